@@ -10,7 +10,8 @@ use serde::Serialize;
 pub struct Admission {
     /// True if it can.
     pub admitted: bool,
-    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at once; `null` for never.
+    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at
+    /// once; `null` for never.
     pub fails_at_s: Option<f64>,
 }
 

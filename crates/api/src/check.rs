@@ -36,7 +36,8 @@ pub struct CheckOptions<'a> {
     pub scheduler: Option<&'a str>,
     /// Warns of unsupported settings instead of refusing them.
     pub lenient: bool,
-    /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose by its number.
+    /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose
+    /// by its number.
     pub gateway: bool,
     /// Traffic of latency-critical classes, for their mean delay.
     pub load: Load<'a>,
@@ -249,8 +250,8 @@ pub(crate) fn busy(link: &LinkFile, idle: &[ClassId]) -> Result<Ideal, NotComput
     Rule::of(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
 }
 
-/// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
-/// choose a class by its number.
+/// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked
+/// for. Only the kernel can choose a class by its number.
 pub(crate) fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
     if gateway {
         return link.unreachable().to_vec();
@@ -264,7 +265,8 @@ pub(crate) fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
     unreachable
 }
 
-/// Names, in words, the promises of the scheduler that are not proven behind the transmit queue of `tree`; `None` if all are.
+/// Names, in words, the promises of the scheduler that are not proven behind the transmit queue of `tree`; `None` if
+/// all are.
 fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Option<String> {
     tree.link().transmit_queue?;
     let mut kinds: Vec<&str> = info.promises.names().filter(|&name| name != "delay").collect();

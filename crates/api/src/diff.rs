@@ -82,7 +82,8 @@ pub struct ClassDiff {
     /// Bound on the delay of a packet, if the scheduler promises one, for the traffic of the bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_bound_s: Option<ValueDiff<f64>>,
-    /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's rate.
+    /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's
+    /// rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_bps: Option<ValueDiff<u64>>,
 }

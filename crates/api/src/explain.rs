@@ -1,4 +1,5 @@
-//! Explains the rate of a class: reasons, changes that raise it, and the gain of false demands and rearranged guarantees.
+//! Explains the rate of a class: reasons, changes that raise it, and the gain of false demands and rearranged
+//! guarantees.
 
 use fairlink_config::{LinkFile, Problem, Source};
 use fairlink_core::{ClassId, Rate};
@@ -93,8 +94,8 @@ pub struct Explained {
     pub document: Document<ExplainDoc>,
 }
 
-/// Explains the rate of `class` for a demand (see [`FluidOptions`](crate::FluidOptions)). Changes that are tried are of `step`, without it of a
-/// tenth of the link.
+/// Explains the rate of `class` for a demand (see [`FluidOptions`](crate::FluidOptions)). Changes that are tried are of
+/// `step`, without it of a tenth of the link.
 ///
 /// ```
 /// use fairlink_config::SourceText;

@@ -68,7 +68,8 @@ pub struct ImportOptions {
     pub weights: Weights,
 }
 
-/// The document of [`import`]. The command line has a document of its own, which also compares what classes get before and after.
+/// The document of [`import`]. The command line has a document of its own, which also compares what classes get before
+/// and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportDoc {
     /// The tool.
@@ -129,8 +130,8 @@ impl From<&ImportedLink> for ImportedLinkReport {
     }
 }
 
-/// Reads the configuration of another tool, whole or not at all. The first source is its file; LibreQoS' second is `network.json`, and
-/// libvirt's are files of domains and networks.
+/// Reads the configuration of another tool, whole or not at all. The first source is its file; LibreQoS' second is
+/// `network.json`, and libvirt's are files of domains and networks.
 ///
 /// ```
 /// use fairlink_api::{ImportOptions, Tool, import};
@@ -145,7 +146,8 @@ impl From<&ImportedLink> for ImportedLinkReport {
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with a text, at its place; a source too few or too many; options that mean nothing for the tool.
+/// Everything that is wrong with a text, at its place; a source too few or too many; options that mean nothing for the
+/// tool.
 pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Result<Imported, Refused> {
     let ImportOptions { rate, directions, as_is, weights } = options.clone();
     if as_is && weights != Weights::Guarantee {

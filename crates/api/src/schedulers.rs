@@ -106,8 +106,8 @@ pub struct Nearest {
     pub lacks: Vec<&'static str>,
 }
 
-/// Lists the schedulers that have all that is wanted: those with more bounds, a tree and a constant cost come first, as most people would
-/// choose. Words are those of [`NEEDS`], in the singular as well.
+/// Lists the schedulers that have all that is wanted: those with more bounds, a tree and a constant cost come first, as
+/// most people would choose. Words are those of [`NEEDS`], in the singular as well.
 ///
 /// ```
 /// let found = fairlink_api::schedulers(&["tree", "delay-bounds"]).unwrap_err();

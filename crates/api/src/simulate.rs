@@ -18,7 +18,8 @@ pub struct SimOptions<'a> {
     pub seed: Option<u64>,
     /// Ignores unsupported settings.
     pub lenient: bool,
-    /// Length of the windows in which rates, delays, queues and drops are recorded against time. Not beside [`Simulation::change`].
+    /// Length of the windows in which rates, delays, queues and drops are recorded against time. Not beside
+    /// [`Simulation::change`].
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in rates that have settled.
     pub settle: Nanos,
@@ -83,7 +84,8 @@ impl Simulation {
         self.run.step_until(end).map_err(Refused::failed)
     }
 
-    /// A packet of `frame` bytes comes to the leaf `class` at `at`, beside those of the sources. A class of a `[[peer]]` is `PEER:CLASS`.
+    /// A packet of `frame` bytes comes to the leaf `class` at `at`, beside those of the sources. A class of a
+    /// `[[peer]]` is `PEER:CLASS`.
     ///
     /// # Errors
     /// A class that is not there or no leaf then, a time that has passed or is not before the end, no bytes.

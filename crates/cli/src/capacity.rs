@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use crate::human;
 
-/// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement takes half a second.
+/// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement
+/// takes half a second.
 const UNASKED_BPS: u64 = 1_000_000_000;
 
 /// The rate of a link compared with the capacity of a gateway on one processor of this machine.

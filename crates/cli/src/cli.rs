@@ -11,8 +11,8 @@ use crate::commands::{ctl, gateway, generate, qdisc, receive};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
-/// Without a command, runs the demo. Data goes to standard output, messages to standard error. Exit code 0: done; 1: the
-/// check, the claim or the run failed; 2: the command line or a file is wrong.
+/// Without a command, runs the demo. Data goes to standard output, messages to standard error. Exit code 0: done; 1:
+/// the check, the claim or the run failed; 2: the command line or a file is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "fairlink", version, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Cli {

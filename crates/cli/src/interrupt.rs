@@ -16,11 +16,12 @@ use signal_hook::flag;
 
 use crate::failure::CliError;
 
-/// A flag that SIGINT, SIGTERM and, on Linux, SIGHUP set. No thread is started: a private network namespace cannot be entered from a process
-/// that has several.
+/// A flag that SIGINT, SIGTERM and, on Linux, SIGHUP set. No thread is started: a private network namespace cannot be
+/// entered from a process that has several.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, CliError> {
     let stop = stop_flag_without_hangup()?;
-    // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays ignored.
+    // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays
+    // ignored.
     #[cfg(target_os = "linux")]
     if !is_ignored(SIGHUP) {
         flag::register(SIGHUP, Arc::clone(&stop)).map_err(CliError::failed)?;

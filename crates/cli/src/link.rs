@@ -82,8 +82,8 @@ pub(crate) fn indented(link: &LinkFile, class: ClassId) -> String {
 pub(crate) struct FluidArgs {
     /// The link file.
     pub(crate) link: PathBuf,
-    /// Demands of the leaves, such as A1=inf,C=300mbit. `inf` means as much as possible; a leaf that is not named has no demand [default:
-    /// every leaf inf].
+    /// Demands of the leaves, such as A1=inf,C=300mbit. `inf` means as much as possible; a leaf that is not named has
+    /// no demand [default: every leaf inf].
     #[arg(long, value_name = "LEAF=RATE,...")]
     pub(crate) demand: Option<String>,
 }

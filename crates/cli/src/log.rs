@@ -50,8 +50,8 @@ impl From<Least> for Level {
 /// Level and format of log messages.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Form of the messages on standard error: text (time, level, message, fields; in the journal without the time, which it adds
-    /// itself), json (an object in each line).
+    /// Form of the messages on standard error: text (time, level, message, fields; in the journal without the time,
+    /// which it adds itself), json (an object in each line).
     #[arg(long = "log", value_name = "FORM", default_value = "text", hide_possible_values = true)]
     format: Format,
     /// Minimum level of messages: error, warn, info, debug.

@@ -75,8 +75,8 @@ impl Out {
         table::fitted(head, &rows, right, self.width()).iter().try_for_each(|line| self.line(&line.text))
     }
 
-    /// A table of rows that are made twice, once to see how wide the columns are: there may be millions of them. Its head and cells
-    /// stand as in [`Out::table`].
+    /// A table of rows that are made twice, once to see how wide the columns are: there may be millions of them. Its
+    /// head and cells stand as in [`Out::table`].
     pub(crate) fn rows(
         &mut self,
         head: &[impl AsRef<str>],
@@ -151,7 +151,8 @@ impl Out {
     }
 }
 
-/// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer stays whole.
+/// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer
+/// stays whole.
 pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];

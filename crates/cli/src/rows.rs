@@ -15,7 +15,8 @@ const EXAMPLES: usize = 20;
 /// Which classes to show.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RowArgs {
-    /// Show every class. By default, text has the upper levels and a summary of more than 300 classes; JSON always has all.
+    /// Show every class. By default, text has the upper levels and a summary of more than 300 classes; JSON always has
+    /// all.
     #[arg(long)]
     all: bool,
     /// Show only this class; in text with its ancestors.

@@ -1,5 +1,5 @@
-//! Nanoseconds of finding a frame's class, as a Markdown table: rules of several kinds and numbers, for frames of flows that were seen
-//! before and for frames of flows that never were.
+//! Nanoseconds of finding a frame's class, as a Markdown table: rules of several kinds and numbers, for frames of flows
+//! that were seen before and for frames of flows that never were.
 //!
 //! ```text
 //! cargo bench -p fairlink-config --bench classify              # 8 to 65,536 rules

@@ -338,9 +338,9 @@ fn two_pieces(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
 
 /// From (u_max, d_max, r): a packet of u_max bytes within d_max, and the rate r in the long run.
 ///
-/// \[hfsc\] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first piece.
-/// DIFFERENCE: slopes are whole bit/s and times whole nanoseconds here; both are rounded so that u_max is still served by
-/// d_max.
+/// \[hfsc\] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first
+/// piece. DIFFERENCE: slopes are whole bit/s and times whole nanoseconds here; both are rounded so that u_max is still
+/// served by d_max.
 fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
     let rate = table.need("rate", "rate = \"64kbit\"", log).and_then(|value| value.rate(link.rate, log));
     let burst = table.get("burst");
@@ -388,9 +388,9 @@ pub(crate) const DEFAULT_QUEUE: Nanos = Nanos::from_millis(100);
 /// Packets that the queue of a slow class holds at least, and that small packets may be in any queue.
 const DEFAULT_PACKETS: [u32; 2] = [10, 1000];
 
-/// The limits of a queue of which a file says nothing: what its class sends in [`DEFAULT_QUEUE`] at `most`, the most that it can get, but no less
-/// than ten packets of the greatest length. In packets: as many of that length, or 1000, so that the queues of all `leaves` fit the link's buffer
-/// wherever 1000 packets each do.
+/// The limits of a queue of which a file says nothing: what its class sends in [`DEFAULT_QUEUE`] at `most`, the most
+/// that it can get, but no less than ten packets of the greatest length. In packets: as many of that length, or 1000,
+/// so that the queues of all `leaves` fit the link's buffer wherever 1000 packets each do.
 pub(crate) fn default_limits(most: Rate, link: &LinkConfig, leaves: usize) -> QueueLimits {
     let [least, small] = DEFAULT_PACKETS;
     let longest = u64::from(link.max_packet.max(1));

@@ -43,8 +43,9 @@ pub enum DemandError {
     },
 }
 
-/// Reads demands in bit/s, `None` for unlimited: `A1=inf,C=300mbit,B2=10%,B1=0`. Each leaf may be named once; leaves that are
-/// not named want nothing and are not in the answer, which is in the order written. An empty text is no demand at all.
+/// Reads demands in bit/s, `None` for unlimited: `A1=inf,C=300mbit,B2=10%,B1=0`. Each leaf may be named once; leaves
+/// that are not named want nothing and are not in the answer, which is in the order written. An empty text is no demand
+/// at all.
 ///
 /// # Errors
 /// The first [`DemandError`].

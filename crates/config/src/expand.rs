@@ -86,8 +86,8 @@ pub fn written_out(source: &Source) -> Result<Source, Problems> {
     Ok(source)
 }
 
-/// Copies the first section, a class. In the place of `template` stand the keys of that template which the class does not set, in the
-/// sections of its own tables neither.
+/// Copies the first section, a class. In the place of `template` stand the keys of that template which the class does
+/// not set, in the sections of its own tables neither.
 fn class(sections: &[Section<'_>], templates: &Templates<'_>, writer: &mut Writer, log: &mut Log) {
     let section = &sections[0];
     let Some((name, key)) = templates.named_in(section, log) else { return writer.copy(section.span.clone()) };

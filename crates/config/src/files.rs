@@ -1,7 +1,7 @@
 //! Files that a text names: a link file beside a scenario, a table of classes, a recording, a script.
 //!
-//! A [`Source`](crate::Source) carries the [`Files`] that it was read from, and every file that it names is opened there. So a text is read the same way
-//! from a disk, from memory, and where there are no files at all.
+//! A [`Source`](crate::Source) carries the [`Files`] that it was read from, and every file that it names is opened
+//! there. So a text is read the same way from a disk, from memory, and where there are no files at all.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

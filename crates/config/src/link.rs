@@ -82,7 +82,8 @@ pub struct LinkFile {
     pub tree: Hierarchy,
     /// Names of the classes.
     pub names: Names,
-    /// Longest frame accepted, in bytes before [`LinkFile::overhead`]; `tree.link().max_packet` is its accounted length.
+    /// Longest frame accepted, in bytes before [`LinkFile::overhead`]; `tree.link().max_packet` is its accounted
+    /// length.
     pub mtu: u32,
     /// Overhead of each frame on the link.
     pub overhead: Overhead,
@@ -90,8 +91,8 @@ pub struct LinkFile {
     pub memory_limit: u64,
     /// Matches in file order with their leaves; the first match that applies decides.
     pub matches: Vec<(ClassId, Match)>,
-    /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only leaf
-    /// without a match. See [`LinkFile::require_default`].
+    /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only
+    /// leaf without a match. See [`LinkFile::require_default`].
     pub default_class: Option<ClassId>,
     /// Classes directly below the link, with the pools that they borrow from.
     pub pools: Vec<(ClassId, String)>,
@@ -135,7 +136,8 @@ impl LinkFile {
         Self::from_toml(&SourceText::new(name, text.into()), options)
     }
 
-    /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its name.
+    /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its
+    /// name.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
@@ -206,8 +208,8 @@ impl LinkFile {
         }
     }
 
-    /// Reads the link file that another file names. That one has to have a `[link]` of its own, so that files cannot name
-    /// each other in circles.
+    /// Reads the link file that another file names. That one has to have a `[link]` of its own, so that files cannot
+    /// name each other in circles.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
@@ -370,7 +372,8 @@ impl LinkFile {
         Some(file)
     }
 
-    /// By id: the limits that the queues of which this file says nothing have at the rates of `tree`, which has the same classes as
+    /// By id: the limits that the queues of which this file says nothing have at the rates of `tree`, which has the
+    /// same classes as
     /// [`LinkFile::tree`]; `None` for other queues and for inner classes.
     #[must_use]
     pub fn default_queues(&self, tree: &Hierarchy) -> Vec<Option<QueueLimits>> {
@@ -833,7 +836,8 @@ fn check_reach(classes: &RawClasses, log: &mut Log) {
     }
 }
 
-/// Reports numbers of classes that two have, and those of another major number than the first: one link is one queueing discipline.
+/// Reports numbers of classes that two have, and those of another major number than the first: one link is one queueing
+/// discipline.
 fn check_classids(classes: &RawClasses, log: &mut Log) {
     let mut seen: HashMap<Classid, Place> = HashMap::new();
     for &(_, number, place) in &classes.classids {

@@ -36,8 +36,8 @@ pub const ICMP6: u8 = 58;
 pub const MAX_VLAN: u16 = 4094;
 /// Smallest EtherType; smaller numbers in its place are lengths (IEEE 802.3 Section 3.2.6).
 pub const MIN_ETHERTYPE: u16 = 0x0600;
-/// EtherType of the HTB text's generator: the first that IEEE 802 sets apart for local experiments. The text calls its own
-/// `ETH_P_CUST` and gives no number.
+/// EtherType of the HTB text's generator: the first that IEEE 802 sets apart for local experiments. The text calls its
+/// own `ETH_P_CUST` and gives no number.
 pub const SCRIPT_TYPE: u16 = 0x88b5;
 /// Largest DSCP value.
 pub const MAX_DSCP: u8 = 63;

@@ -13,7 +13,8 @@ pub const LINK: &str = "link";
 /// Longest name in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// Names of the classes of a tree, both ways. The root is called [`LINK`]. Each name is kept once, all of them in one text.
+/// Names of the classes of a tree, both ways. The root is called [`LINK`]. Each name is kept once, all of them in one
+/// text.
 #[derive(Clone, Debug)]
 pub struct Names {
     text: String,

@@ -308,8 +308,8 @@ impl<'a, 's> Table<'a, 's> {
         self.entry(key).map_or_else(|| self.span.clone(), |((key, _), offset)| moved(key.span(), offset))
     }
 
-    /// The keys of `known` that are there, in the order of `known`, with their values. Others are reported; `also` are known, too, and
-    /// left out of the result.
+    /// The keys of `known` that are there, in the order of `known`, with their values. Others are reported; `also` are
+    /// known, too, and left out of the result.
     pub(crate) fn present<C>(&self, known: &'static [Key<C>], also: &[&str], log: &mut Log) -> Present<'a, 's, C> {
         let place = |key: &str| known.iter().position(|known| known.name == key);
         let entries = self.table.iter().map(|(key, value)| (place(key.get_ref()), key, value));

@@ -37,7 +37,8 @@ use crate::problem::{Problems, Source, SourceText};
 /// Reads a text of tc commands; `name` is its name in errors.
 ///
 /// # Errors
-/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.
+/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that
+/// was made.
 pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
     import_source(&SourceText::new(name, text.into()), options)
 }

@@ -1,7 +1,7 @@
 //! YAML as Kubernetes has it: several documents in a file, each value with its place.
 //!
-//! Source: YAML 1.2.2, parsed into events by `saphyr-parser`. Aliases and merge keys (`<<`) are written out, within a bound on the number of values, so
-//! that a few lines of aliases of aliases do not fill the memory. Tags are ignored.
+//! Source: YAML 1.2.2, parsed into events by `saphyr-parser`. Aliases and merge keys (`<<`) are written out, within a
+//! bound on the number of values, so that a few lines of aliases of aliases do not fill the memory. Tags are ignored.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

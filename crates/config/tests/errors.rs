@@ -622,7 +622,8 @@ fn errors_of_changes_name_the_place_the_limit_and_what_to_do() {
         (file.changes[0].name.as_str(), file.changes[1].name.as_str()),
         ("[[change]]", "../../scenarios/simple.toml")
     );
-    // The scheduler that is named runs from then on, also after a change that names none; the scenario's own is left alone.
+    // The scheduler that is named runs from then on, also after a change that names none; the scenario's own is left
+    // alone.
     let schedulers: Vec<_> = file.changes.iter().map(|change| change.link.scheduler.as_str()).collect();
     assert_eq!((file.link.scheduler.as_str(), schedulers), ("htb", vec!["hfsc", "hfsc"]));
 

@@ -1,5 +1,5 @@
-//! Beside the bounds: theorems as their texts print them, virtual times and inner curves of H-FSC, and the mean delay that
-//! DRR++ is to have under a load. All of it is computed in the theory crate.
+//! Beside the bounds: theorems as their texts print them, virtual times and inner curves of H-FSC, and the mean delay
+//! that DRR++ is to have under a load. All of it is computed in the theory crate.
 
 use fairlink_config::demand::parse_demand;
 use fairlink_config::human;
@@ -186,7 +186,8 @@ fn virtual_times(link: &LinkFile) -> Option<VirtualTimes> {
     })
 }
 
-/// Explains a long constant of Theorem 3 below `parent`: it counts packets of all children in the virtual time of the slowest.
+/// Explains a long constant of Theorem 3 below `parent`: it counts packets of all children in the virtual time of the
+/// slowest.
 fn why_useless(link: &LinkFile, parent: ClassId) -> Option<String> {
     let tree = &link.tree;
     let slowest = tree.children(parent).iter().copied().min_by_key(|&child| tree.rate_all_busy(child))?;

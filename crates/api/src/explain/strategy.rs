@@ -1,4 +1,5 @@
-//! Gain of false demands and rearranged guarantees, in JSON and in words. [`fairlink_theory::strategy`] searches for it.
+//! Gain of false demands and rearranged guarantees, in JSON and in words. [`fairlink_theory::strategy`] searches for
+//! it.
 
 use std::fmt::Write as _;
 

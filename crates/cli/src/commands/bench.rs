@@ -53,7 +53,8 @@ pub(crate) struct Args {
     /// Also a million leaves (needs 1 GB of memory).
     #[arg(long)]
     full: bool,
-    /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is made.
+    /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is
+    /// made.
     #[arg(long = "out", value_name = "DIR")]
     directory: Option<PathBuf>,
     /// With --out: show the figures of this earlier cost.json, or of another `bench --json`, before the current ones.
@@ -65,7 +66,8 @@ pub(crate) struct Args {
     /// Time to spend on each figure [default: 100ms; with --gateway 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
-    /// Measure the gateway with real packets in a private network namespace instead: packets per second, delay, the scheduler's share of the work.
+    /// Measure the gateway with real packets in a private network namespace instead: packets per second, delay, the
+    /// scheduler's share of the work.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,

@@ -25,7 +25,8 @@ pub(crate) struct Args {
     before: PathBuf,
     /// The recording made after the device; both clocks must agree.
     after: PathBuf,
-    /// The link file that the classes are in; a packet belongs to the class that its form before the device matches. Without it, all packets are one class.
+    /// The link file that the classes are in; a packet belongs to the class that its form before the device matches.
+    /// Without it, all packets are one class.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
     /// Offset of the clock of AFTER against that of BEFORE, negative if it is behind; subtracted from every delay.
@@ -34,7 +35,8 @@ pub(crate) struct Args {
     /// Longest delay: a packet that is not found within it is lost.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = within)]
     within: Nanos,
-    /// Number of bytes of each packet to compare, from the IP header on, for recordings that kept only the start of packets [default: all].
+    /// Number of bytes of each packet to compare, from the IP header on, for recordings that kept only the start of
+    /// packets [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
     bytes: Option<u32>,
     /// Write stamps.csv into this directory: the times of each packet in both recordings, for `fairlink clock`.

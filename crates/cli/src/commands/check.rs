@@ -61,7 +61,8 @@ impl Args {
 /// Traffic of the latency-critical classes.
 #[derive(Debug, clap::Args)]
 struct LoadArgs {
-    /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its text).
+    /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its
+    /// text).
     #[arg(long, value_name = "LEAF=RATE,...")]
     demand: Option<String>,
     /// Mean packet length of these classes [default: the mtu].

@@ -43,7 +43,8 @@ pub(crate) struct Args {
     /// Of simulated clocks: a jump of the receiver's clock, such as 200s:5ms or 350s:-3ms.
     #[arg(long, value_name = "AT:SIZE", value_parser = jump, allow_hyphen_values = true, requires = "make")]
     jump: Vec<(f64, f64)>,
-    /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or heavy-tailed.
+    /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or
+    /// heavy-tailed.
     #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = queueing, requires = "make")]
     queueing: Queueing,
     /// Of simulated clocks: duration, at 100 packets per second.

@@ -28,7 +28,8 @@ pub(crate) struct Args {
 /// Requests to a gateway.
 #[derive(Clone, Debug, Subcommand)]
 enum Request {
-    /// Show packets and bytes received, sent, dropped and queued, delays, and the limit of each class; with --interval also rates beside their ideals.
+    /// Show packets and bytes received, sent, dropped and queued, delays, and the limit of each class; with --interval
+    /// also rates beside their ideals.
     Stats(stats::Args),
     /// Show rate, fluid ideal, share of the guarantee, delays and drops of each class at intervals, until Ctrl-C.
     ///
@@ -37,14 +38,15 @@ enum Request {
     Watch(watch::Args),
     /// Record packets into a file, until Ctrl-C or a limit: each with its class and its queueing delay or drop reason.
     ///
-    /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate` replay it
-    /// (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's data thread
-    /// a copy of the packet and no waiting: packets that the writer is too slow for are missing in the file, and
-    /// counted.
+    /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate`
+    /// replay it (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's
+    /// data thread a copy of the packet and no waiting: packets that the writer is too slow for are missing in the
+    /// file, and counted.
     Trace(trace::Args),
     /// Load another link file, or the same one again: rates, classes, matches and scheduler change between two packets.
     ///
-    /// A class is identified by its name: packets of a leaf that remains stay queued in order. A file that is refused changes nothing.
+    /// A class is identified by its name: packets of a leaf that remains stay queued in order. A file that is refused
+    /// changes nothing.
     Reload(change::ReloadArgs),
     /// Change a class's guarantee or ceiling, or the link's rate, until the next reload.
     ///

@@ -33,14 +33,15 @@ pub(crate) struct Args {
     /// Experiment of the HLS paper: 1 (leaves go idle one after another) or 2 (three leaves send, one of them pauses).
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number)]
     experiment: u8,
-    /// Scenario of experiment 2, by the difference between the guarantees of the two leaves of a class: low, medium or high.
+    /// Scenario of experiment 2, by the difference between the guarantees of the two leaves of a class: low, medium or
+    /// high.
     #[arg(long, value_name = "L|M|H", value_parser = letter)]
     scenario: Option<String>,
     /// Length of a phase, 1s to 600s [default: 2.5s in experiment 2, 2s in experiment 1].
     #[arg(long, value_name = "TIME", value_parser = phase)]
     phase: Option<Nanos>,
-    /// Scheduler to run; several run one after the other. `kernel-htb` is the kernel's HTB. A scheduler ignores settings that it does not
-    /// support. [default: hls and kernel-htb, or htb where it is simulated]
+    /// Scheduler to run; several run one after the other. `kernel-htb` is the kernel's HTB. A scheduler ignores
+    /// settings that it does not support. [default: hls and kernel-htb, or htb where it is simulated]
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
     /// Simulate, even where real packets could be sent.

@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// Ignore settings that the scheduler does not support.
     #[arg(long)]
     lenient: bool,
-    /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces do not support
-    /// AF_XDP), auto (packet sockets).
+    /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces
+    /// do not support AF_XDP), auto (packet sockets).
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backend)]
     backend: BackendChoice,
     /// Waiting mode of the data thread: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
@@ -62,12 +62,12 @@ pub(crate) struct Args {
     /// Processor of the data thread: a number, `last`, or `any`.
     #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
     cpu: Processor,
-    /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are both ends of one
-    /// cable. Frames may be duplicated or loop.
+    /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are
+    /// both ends of one cable. Frames may be duplicated or loop.
     #[arg(long)]
     force: bool,
-    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel does not describe
-    /// joined packets (a note says so); other joined packets are split.
+    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel
+    /// does not describe joined packets (a note says so); other joined packets are split.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
     /// Start although offloads join packets that cannot be split; these are dropped as too long.
@@ -85,8 +85,8 @@ pub(crate) struct Args {
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Keep all privileges. Without it, the process drops capabilities, access to files and system calls that it does not need, once its
-    /// interfaces are open.
+    /// Keep all privileges. Without it, the process drops capabilities, access to files and system calls that it does
+    /// not need, once its interfaces are open.
     #[arg(long)]
     keep_privileges: bool,
     /// Mode of the control socket in octal, such as 0660 [default: 0600, or 0660 with --control-group].

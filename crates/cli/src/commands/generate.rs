@@ -28,8 +28,8 @@ use crate::out::{Out, note, note_paragraph};
 /// Traffic and interfaces.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames without check
-    /// sequence.
+    /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames
+    /// without check sequence.
     #[arg(required_unless_present = "tcp")]
     scenario: Option<PathBuf>,
     /// Output interface. Flows of a script that name one with `i` use that one.
@@ -50,11 +50,12 @@ pub(crate) struct Args {
     /// IP version if the matches of a class allow both: 4 or 6 [default: 4].
     #[arg(long, value_name = "VERSION", value_parser = version)]
     ip: Option<IpVersion>,
-    /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default: 0].
+    /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default:
+    /// 0].
     #[arg(long, value_name = "DSCP", value_parser = dscp)]
     dscp: Option<u8>,
-    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture of an mpeg source is
-    /// then one packet. `fairlink receive` reassembles them.
+    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture
+    /// of an mpeg source is then one packet. `fairlink receive` reassembles them.
     #[arg(long)]
     fragment: bool,
     /// Measure the time from a frame's stamp until the kernel passes it to the driver. Costs a system call per frame.
@@ -63,11 +64,12 @@ pub(crate) struct Args {
     /// Keep the sending thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Also receive at this interface and report both: the other end of a cable, or the interface itself if it is looped back. May be
-    /// repeated.
+    /// Also receive at this interface and report both: the other end of a cable, or the interface itself if it is
+    /// looped back. May be repeated.
     #[arg(long, value_name = "IF", conflicts_with = "tcp")]
     receive: Vec<String>,
-    /// With --receive: write rates and delays against time into this directory, as CSV and SVG, with each R of a script below the x axis.
+    /// With --receive: write rates and delays against time into this directory, as CSV and SVG, with each R of a script
+    /// below the x axis.
     #[arg(long, value_name = "DIR", requires = "receive")]
     plots: Option<PathBuf>,
     /// Connections of the kernel.

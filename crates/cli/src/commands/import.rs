@@ -27,8 +27,8 @@ use crate::out::{Out, make_directory, write_all_new};
 pub(crate) struct Args {
     #[command(subcommand)]
     tool: Tool,
-    /// Write into this directory, which is made if it is missing: a link file, and tables where there are many classes. Without it the link file
-    /// is printed, class by class.
+    /// Write into this directory, which is made if it is missing: a link file, and tables where there are many classes.
+    /// Without it the link file is printed, class by class.
     #[arg(long, global = true, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Keep the tool's lending rule, with its quanta, bursts and priorities, instead of the scheduler hls.
@@ -125,7 +125,8 @@ struct MikrotikArgs {
 
 #[derive(Debug, clap::Args)]
 struct K8sArgs {
-    /// The pods: output of `kubectl get pods -A -o json` or `-o yaml`, or manifests of pods, Deployments and other objects, which have no addresses.
+    /// The pods: output of `kubectl get pods -A -o json` or `-o yaml`, or manifests of pods, Deployments and other
+    /// objects, which have no addresses.
     file: PathBuf,
     /// Rate of the node's link.
     #[arg(long, value_name = "RATE", value_parser = args::rate)]

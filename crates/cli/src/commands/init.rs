@@ -28,12 +28,12 @@ pub(crate) struct Args {
     /// Use of the link: home, office, provider, tenants, lab.
     #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Option<&'static Kind>,
-    /// Measured or contracted rate of the line from the internet to the users, such as 100mbit. The file uses 95 % of it, so that packets
-    /// queue here and not at the provider.
+    /// Measured or contracted rate of the line from the internet to the users, such as 100mbit. The file uses 95 % of
+    /// it, so that packets queue here and not at the provider.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     down: Option<Rate>,
-    /// Rate of the line from the users to the internet. With --down, two files are written; in both, --in is the users' side and --out the
-    /// internet's side.
+    /// Rate of the line from the users to the internet. With --down, two files are written; in both, --in is the users'
+    /// side and --out the internet's side.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     up: Option<Rate>,
     /// Rate of the link in the direction of --toward, to share only one direction.
@@ -49,15 +49,16 @@ pub(crate) struct Args {
     /// Interface that packets leave on: the shared link; with --down or --up the interface of the internet.
     #[arg(long = "out", value_name = "IF", value_parser = device)]
     output: Option<String>,
-    /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default: internet].
+    /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default:
+    /// internet].
     #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
     /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets the overhead of each frame, so that the
     /// file's rate is the rate of the modem. Without it, no overhead is set, unless the command asks at a terminal.
     #[arg(long, value_name = "LINE", value_parser = line)]
     line: Option<&'static Line>,
-    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. An
-    /// existing file is not overwritten.
+    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for
+    /// NAME.toml. An existing file is not overwritten.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

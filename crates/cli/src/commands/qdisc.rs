@@ -44,7 +44,8 @@ enum What {
 struct AddArgs {
     #[command(flatten)]
     set: SetArgs,
-    /// The number of the queueing discipline, such as 20: (hexadecimal). Without it, that of the file's classids, or 1:.
+    /// The number of the queueing discipline, such as 20: (hexadecimal). Without it, that of the file's classids, or
+    /// 1:.
     #[arg(long, value_name = "HANDLE", conflicts_with = "out", value_parser = handle)]
     handle: Option<u16>,
 }

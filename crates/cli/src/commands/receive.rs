@@ -34,12 +34,13 @@ pub(crate) struct Args {
     /// Duration [default: until Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
-    /// The link file with the classes to measure. Without it, classes are numbers; the first 65,536 are measured, and delays of the first
+    /// The link file with the classes to measure. Without it, classes are numbers; the first 65,536 are measured, and
+    /// delays of the first
     /// 512.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
-    /// Clock for delays: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew, drift and jumps of the
-    /// two clocks are estimated from the delays, and corrected delays are shown as well.
+    /// Clock for delays: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew,
+    /// drift and jumps of the two clocks are estimated from the delays, and corrected delays are shown as well.
     #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
     clock: DelayClock,
     /// Show each flow; the number of flows of a class, as in `generate --flows`.

@@ -34,12 +34,12 @@ pub(crate) struct Args {
     /// Fewer and shorter runs: all claims in a few minutes, with wider confidence intervals.
     #[arg(long)]
     quick: bool,
-    /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace: about ten minutes,
-    /// or three with --quick.
+    /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace:
+    /// about ten minutes, or three with --quick.
     #[arg(long)]
     real: bool,
-    /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is missing; and the plots as SVG and
-    /// PDF.
+    /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is
+    /// missing; and the plots as SVG and PDF.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).

@@ -11,9 +11,9 @@ use crate::out::Out;
 /// Required features.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only schedulers with all of these, the best choice first, such as latency,ceilings. Words: tree, ceilings, priorities, curves,
-    /// latency, quanta, bursts, active-queues, hosts, push-out, pools, fairness-bound, gap-bound, delay-bound, work-conserving,
-    /// constant-cost.
+    /// Only schedulers with all of these, the best choice first, such as latency,ceilings. Words: tree, ceilings,
+    /// priorities, curves, latency, quanta, bursts, active-queues, hosts, push-out, pools, fairness-bound, gap-bound,
+    /// delay-bound, work-conserving, constant-cost.
     #[arg(long = "for", value_name = "WORD,...", value_delimiter = ',', value_parser = need)]
     needs: Vec<String>,
 }

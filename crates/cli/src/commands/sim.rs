@@ -1,5 +1,5 @@
-//! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it is or with other
-//! numbers.
+//! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it
+//! is or with other numbers.
 
 pub(super) mod load;
 mod show;
@@ -51,19 +51,20 @@ pub(crate) struct Args {
     /// Rate of the links, for a file of tc commands that does not give it.
     #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
     link_rate: Option<Rate>,
-    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals; a setting that one does not support
-    /// becomes a note.
+    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals; a setting that one
+    /// does not support becomes a note.
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
-    /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 % confidence
-    /// intervals, and differences of schedulers run by run.
+    /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 %
+    /// confidence intervals, and differences of schedulers run by run.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Run with each of these values of a number of the scenario: seed=1,2,3 or link.rate=10mbit..50mbit..10mbit or
     /// class.A1.burst=1kB..16kB..x2. Several --sweep make a grid.
     #[arg(long = "sweep", value_name = "KEY=VALUES", value_parser = sweep)]
     sweeps: Vec<Sweep>,
-    /// Exclude this much time at the start from averages, instead of the scenario's warmup; `auto` finds it by MSER-5 in pilot runs.
+    /// Exclude this much time at the start from averages, instead of the scenario's warmup; `auto` finds it by MSER-5
+    /// in pilot runs.
     #[arg(long, value_name = "TIME|auto", value_parser = warmup_of)]
     warmup: Option<Warmup>,
     /// Record rates, delays, queues and drops in windows of this length, for --out and --json.
@@ -78,8 +79,8 @@ pub(crate) struct Args {
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<args::FigureWidth>,
-    /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
-    /// seed and link in its name.
+    /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with
+    /// scheduler, seed and link in its name.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Parallel runs [default: the number of processors]. Results do not depend on it.

@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// Runs, with seeds from the scenario's own upwards. Numbers are means, with 95 % confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Rates at which burstiness is measured: a rate, or a part of the source's mean rate such as 135% [default: the guarantee of its
-    /// class, else its share, all busy].
+    /// Rates at which burstiness is measured: a rate, or a part of the source's mean rate such as 135% [default: the
+    /// guarantee of its class, else its share, all busy].
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rho)]
     rho: Vec<Rho>,
     /// Window for rates, dispersion and correlation.

@@ -13,7 +13,8 @@ use fairlink_lab::measure::SETTLE;
 
 use crate::{fairlink, scenario};
 
-/// The file of `scenarios` with this name, and all that it names, in memory under the path that the command line is given.
+/// The file of `scenarios` with this name, and all that it names, in memory under the path that the command line is
+/// given.
 fn held(name: &str, beside: &[&str]) -> (String, Source) {
     let path = scenario(name);
     let all = beside.iter().map(|other| scenario(other)).chain([path.clone()]);

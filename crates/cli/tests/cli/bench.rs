@@ -2,7 +2,8 @@
 
 use crate::{Run, Scratch, fairlink};
 
-/// Runs it to its end. It says nothing on standard error but that the machine is busy, as one is on which other tests run.
+/// Runs it to its end. It says nothing on standard error but that the machine is busy, as one is on which other tests
+/// run.
 fn bench(args: &[&str]) -> Run {
     let run = fairlink(args);
     let said: Vec<&str> =

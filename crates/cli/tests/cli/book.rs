@@ -1,5 +1,5 @@
-//! The tutorials of the book: every command that they show is run, in the order in which they stand, in a network namespace that ends
-//! with the test.
+//! The tutorials of the book: every command that they show is run, in the order in which they stand, in a network
+//! namespace that ends with the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,8 @@ fn run(page: &str) -> Option<String> {
 #[test]
 fn the_tutorial_of_a_home_link_works_as_it_stands() {
     let Some(out) = run("home.md") else { return };
-    // Calls wait less than a millisecond in the mean under the file's scheduler, twice, and more than a tenth of a second under fifo.
+    // Calls wait less than a millisecond in the mean under the file's scheduler, twice, and more than a tenth of a
+    // second under fifo.
     let calls = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls: Vec<(f64, &str)> = calls
         .filter(|row| {

@@ -52,8 +52,9 @@ fn long_rounds_of_figure_1_have_bounds_of_at_most_twice_the_limit_for_small_weig
     let bound = |name: &str| json["link"]["bounds"][name].as_f64().expect("a number");
     let round = 2.0 * 1125.0 + 1500.0 + 2.0 * 1500.0 + 5.0 * 1500.0;
     assert!((bound("transmission_gap_s") - 2.0 * round * 8e-9).abs() < 1e-9 && round == 14_250.0, "{json}");
-    // Theorem 3 of A1 and A2: A~ is 1500 B, that of A 4500 B; A- is 4500 + 1125 + the most of (1125 / w_j) A~_j, which is 4500 B,
-    // of either. In time at the guarantee: 8 / 100 Mbit/s (10125 + 10125 / 2). In the limit for small weights it is 720 us.
+    // Theorem 3 of A1 and A2: A~ is 1500 B, that of A 4500 B; A- is 4500 + 1125 + the most of (1125 / w_j) A~_j, which
+    // is 4500 B, of either. In time at the guarantee: 8 / 100 Mbit/s (10125 + 10125 / 2). In the limit for small
+    // weights it is 720 us.
     assert!((bound("fairness_s") - 8e-8 * 1.5 * 10_125.0).abs() < 1e-9, "{json}");
 }
 
@@ -61,8 +62,9 @@ fn long_rounds_of_figure_1_have_bounds_of_at_most_twice_the_limit_for_small_weig
 fn check_prints_what_hdrr_comes_to_on_the_same_tree() {
     let json = fairlink(&["check", &scenario("fig1.toml"), "--scheduler", "hdrr", "--json"]).quiet().json();
     let bound = |name: &str| json["link"]["bounds"][name].as_f64().expect("a number");
-    // With the smallest whole weights: 1500 / 1 + 1500 / 2 for packets and as much for visits between A1 and A2; 10 * 3 visits of
-    // 1500 B less one, and a packet of each leaf. With the guarantees in Mbit/s for weights it is the paper's 3600 ms.
+    // With the smallest whole weights: 1500 / 1 + 1500 / 2 for packets and as much for visits between A1 and A2; 10 * 3
+    // visits of 1500 B less one, and a packet of each leaf. With the guarantees in Mbit/s for weights it is the paper's
+    // 3600 ms.
     assert!((bound("fairness_bytes") - 4500.0).abs() < 1e-6, "{json}");
     assert!((bound("transmission_gap_s") - (29.0 * 1500.0 + 7500.0) * 8.0 / 1e9).abs() < 1e-12, "{json}");
     assert_eq!(json["link"]["classes"][2]["bounds"]["weight"], 2.0);
@@ -297,7 +299,8 @@ fn service_curves_are_admitted_or_refused_with_the_time_and_give_delay_bounds() 
     assert_eq!(run.code, 2);
     let json = run.json();
     assert_eq!((&json["valid"], &json["admission"]["admitted"]), (&false.into(), &false.into()));
-    // All but FTP: 256 k, 6.4 M and 2.936 Mbit/s in the first 3.6 ms; then its 5 Mbit/s, and 408 kbit/s are not left for long.
+    // All but FTP: 256 k, 6.4 M and 2.936 Mbit/s in the first 3.6 ms; then its 5 Mbit/s, and 408 kbit/s are not left
+    // for long.
     let fails = json["admission"]["fails_at_s"].as_f64().expect("a number");
     assert!(fails > 0.0036 && fails < 0.0040, "{json}");
     // Nothing is asked for: nothing is tested.

@@ -78,7 +78,8 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
     assert!(text.contains("this machine's clock against") && text.contains("corrected delay"), "{text}");
     assert!(read("sent.txt").contains("lateness of frames: p50"), "{}", read("sent.txt"));
 
-    // The trace: 20 packets, of which one is padded from 40 B to the 64 B that carry a stamp. The simulator pads nothing.
+    // The trace: 20 packets, of which one is padded from 40 B to the 64 B that carry a stamp. The simulator pads
+    // nothing.
     let (replayed, link) = (json("trace.json"), simulated.json());
     let class = &replayed["classes"][0];
     assert_eq!((count(&class["offered_packets"]), count(&class["offered_bytes"])), (20, 12_200), "{class}");

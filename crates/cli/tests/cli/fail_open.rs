@@ -59,7 +59,8 @@ wait $gateway || true
 passes > "$D/killed"
 "#;
 
-/// In a user namespace there are no programs in the kernel, but tables; without the right to administer networks there is neither.
+/// In a user namespace there are no programs in the kernel, but tables; without the right to administer networks there
+/// is neither.
 const LESS_ALLOWED: &str = r#"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/table.log" & gateway=$!
 until_exists "$D/one"

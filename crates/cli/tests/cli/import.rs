@@ -170,7 +170,8 @@ fn many_circuits_are_written_as_tables_and_the_report_stays_short() {
     let class = |name: &str| classes.iter().find(|class| class["name"] == name).unwrap();
     assert_eq!(class("c7")["parent"], "Hut");
     assert_eq!(class("c7")["terms"]["ceiling_bps"].as_u64(), Some(12_000_000));
-    // 100 circuits of 1 Mbit/s below a node of 60, which with its sibling's 100 has to fit into 150, and those with 1 % of them into the link.
+    // 100 circuits of 1 Mbit/s below a node of 60, which with its sibling's 100 has to fit into 150, and those with 1 %
+    // of them into the link.
     let guarantee = (150e6 * 150.0 / 151.5 * 60.0 / 160.0 / 100.0_f64).floor();
     assert_eq!(class("c7")["terms"]["guarantee_bps"].as_f64(), Some(guarantee));
     // Nothing is written over.

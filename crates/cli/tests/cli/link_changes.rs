@@ -1,4 +1,5 @@
-//! Links of a running gateway that come, go, change their names or their interfaces with a reload, in a network namespace that ends with the test.
+//! Links of a running gateway that come, go, change their names or their interfaces with a reload, in a network
+//! namespace that ends with the test.
 
 use std::fs;
 use std::process::Output;
@@ -213,8 +214,8 @@ fn counts(received: &Value) -> [u64; 3] {
     ["received_packets", "reordered_packets", "duplicate_packets"].map(|key| class[key].as_u64().unwrap_or(u64::MAX))
 }
 
-/// Returns true if the data thread of a link has had its processor all the time. Otherwise frames may have passed the gateway, or are too old,
-/// so that its counts and the receiver's differ.
+/// Returns true if the data thread of a link has had its processor all the time. Otherwise frames may have passed the
+/// gateway, or are too old, so that its counts and the receiver's differ.
 fn had_its_processor(link: &Value) -> bool {
     let pauses = link["gateway"]["liveness"]["pauses"].as_u64().expect("a count");
     if pauses > 0 {

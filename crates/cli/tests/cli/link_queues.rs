@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::{Run, Scratch, fairlink};
 
-/// Two classes of equal weight on 1 Mbit/s, on which 500 B take 4 ms: `a` sends less than its share, `b` five times the link.
+/// Two classes of equal weight on 1 Mbit/s, on which 500 B take 4 ms: `a` sends less than its share, `b` five times the
+/// link.
 fn scenario(dir: &Scratch, link: &str, class: &str) -> String {
     let source = |class: &str, model: &str, rate: &str| {
         format!("[[source]]\nclass = \"{class}\"\nmodel = \"{model}\"\nrate = \"{rate}\"\npacket = \"500B\"\n")

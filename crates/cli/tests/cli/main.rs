@@ -131,7 +131,8 @@ pub(crate) fn run(command: &mut Command) -> Run {
     }
 }
 
-/// Runs it where no file can grow above a block or two, which is half a kilobyte or one by the shell, as on a disk that is full.
+/// Runs it where no file can grow above a block or two, which is half a kilobyte or one by the shell, as on a disk that
+/// is full.
 #[cfg(unix)]
 pub(crate) fn fairlink_on_a_full_disk(args: &[&str]) -> Run {
     let limited = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
@@ -192,8 +193,8 @@ done
 touch "$D/ready"
 "#;
 
-/// Runs a shell script, after [`PRELUDE`], in a private network namespace. The script finds the binary in `$F` and the directory in `$D`.
-/// `None`, and a line that says so, where a namespace or its interfaces cannot be had.
+/// Runs a shell script, after [`PRELUDE`], in a private network namespace. The script finds the binary in `$F` and the
+/// directory in `$D`. `None`, and a line that says so, where a namespace or its interfaces cannot be had.
 #[cfg(target_os = "linux")]
 pub(crate) fn in_private_network(script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
     in_network(&["--map-root-user", "--net"], script, dir, more)

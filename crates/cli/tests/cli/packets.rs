@@ -1,5 +1,5 @@
-//! `fairlink gateway`, `ctl`, `generate` and `receive` on real packets, in a network namespace that ends with the test; and what
-//! they refuse.
+//! `fairlink gateway`, `ctl`, `generate` and `receive` on real packets, in a network namespace that ends with the test;
+//! and what they refuse.
 
 use std::fs;
 use std::process::Command;

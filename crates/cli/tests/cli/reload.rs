@@ -1,4 +1,5 @@
-//! `fairlink ctl reload`, `ctl rate`, `ctl scheduler` and SIGHUP on a gateway with traffic, in a network namespace that ends with the test.
+//! `fairlink ctl reload`, `ctl rate`, `ctl scheduler` and SIGHUP on a gateway with traffic, in a network namespace that
+//! ends with the test.
 
 use std::fs;
 

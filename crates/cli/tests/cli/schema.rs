@@ -8,7 +8,8 @@ use crate::{Scratch, fairlink, scenario};
 struct Schema(Value);
 
 impl Schema {
-    /// Checks `value` against `schema`. Returns the first violation, with its path; a key that the schema does not name is one.
+    /// Checks `value` against `schema`. Returns the first violation, with its path; a key that the schema does not name
+    /// is one.
     fn check(&self, schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let mut named = Vec::new();
         self.walk(schema, value, path, &mut named)?;

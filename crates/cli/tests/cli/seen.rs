@@ -1,5 +1,5 @@
-//! A running gateway seen from outside: `ctl stats --interval`, `ctl watch`, `gateway --metrics`, in a network namespace that ends with the
-//! test.
+//! A running gateway seen from outside: `ctl stats --interval`, `ctl watch`, `gateway --metrics`, in a network
+//! namespace that ends with the test.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -201,7 +201,8 @@ fn two_links_share_a_pool_from_a_scenario_file() {
     let names: Vec<_> = leaves(run).iter().map(|class| class["name"].clone()).collect();
     assert_eq!(names, ["flow 0", "flow 1", "eth1:flow 2"]);
     assert_eq!((&run["link"]["scheduler"], &run["further_links"][0]["name"]), (&json!("htb"), &json!("eth1")));
-    // 2 .. 4 s: about the same though it should be 50 : 30; 4 .. 9 s: on the way there; always the pool's 800 kbit/s together.
+    // 2 .. 4 s: about the same though it should be 50 : 30; 4 .. 9 s: on the way there; always the pool's 800 kbit/s
+    // together.
     let ratio = |phase| {
         let rates = rates(run, phase, "rate_bps");
         let sum: f64 = rates.iter().sum();
@@ -329,7 +330,8 @@ fn a_sweep_over_a_script_is_refused_with_what_to_do() {
     }
 }
 
-/// One connection over a link of 100 Mbit/s with a round trip of 40 ms, in a class with these keys: goodput in bit/s, longest delay in the queue in s.
+/// One connection over a link of 100 Mbit/s with a round trip of 40 ms, in a class with these keys: goodput in bit/s,
+/// longest delay in the queue in s.
 fn one_connection(keys: &str) -> (f64, f64) {
     let dir = Scratch::new();
     let text = format!(

@@ -83,7 +83,8 @@ fn a_class_that_starts_sends_its_burst_beyond_its_ceiling_and_no_more() {
         windows.iter().map(|window| rate(window) / 8.0 * 0.05).collect()
     };
     let (a, ceiling, burst, packet) = (sent("1:2"), 80_000.0, 2048.0, 1000.0);
-    // While it is alone: more than the ceiling in the first 0.2 s, by the burst in whole packets, and the ceiling from then on.
+    // While it is alone: more than the ceiling in the first 0.2 s, by the burst in whole packets, and the ceiling from
+    // then on.
     let first: f64 = a[..4].iter().sum();
     assert!(first > ceiling * 0.2 + packet && first <= ceiling * 0.2 + burst, "{first} B in the first 200 ms");
     for (n, &bytes) in a[..80].iter().enumerate().skip(4) {

@@ -148,7 +148,8 @@ const HEAD: &str =
 #[test]
 fn a_slope_that_is_no_hurst_parameter_is_not_printed_as_one() {
     let dir = Scratch::new();
-    // On in the first half and off in the second: means of longer windows vary no less, and the fewer there are, the more by n / (n - 1).
+    // On in the first half and off in the second: means of longer windows vary no less, and the fewer there are, the
+    // more by n / (n - 1).
     let halves = "model = \"cbr\"\nrate = \"1mbit\"\npacket = \"1250B\"\nactive = [\"0s..50s\"]\n";
     let file = dir.write("s.toml", &format!("{HEAD}{halves}"));
     let run = fairlink(&["traffic", &file, "--json"]);

@@ -28,11 +28,12 @@ pub(super) fn is_table(path: &Path) -> bool {
 }
 
 impl Table {
-    /// Reads the table at `path`, which `by` names. White space around fields does not count, empty rows and those that begin with # are left out.
+    /// Reads the table at `path`, which `by` names. White space around fields does not count, empty rows and those that
+    /// begin with # are left out.
     ///
     /// # Errors
-    /// A file that cannot be read, column names that are missing or there twice, rows with fewer or more fields than there are columns, and
-    /// quotes that are not closed.
+    /// A file that cannot be read, column names that are missing or there twice, rows with fewer or more fields than
+    /// there are columns, and quotes that are not closed.
     pub(super) fn read(by: &Source, path: &Path) -> Result<Self, Problems> {
         let source = by.open(path)?;
         let mut log = Log::new(&source);

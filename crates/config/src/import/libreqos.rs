@@ -1,7 +1,8 @@
 //! LibreQoS: `ShapedDevices.csv` and `network.json`.
 //!
-//! Source: the project's documentation (configuration, advanced configuration, backend architecture) and the example files that it
-//! publishes, in the variants of versions 1.1 to 2.0. LibreQoS' lending is that of its documentation and its `tc` commands:
+//! Source: the project's documentation (configuration, advanced configuration, backend architecture) and the example
+//! files that it publishes, in the variants of versions 1.1 to 2.0. LibreQoS' lending is that of its documentation and
+//! its `tc` commands:
 //!
 //! | LibreQoS | meaning |
 //! | --- | --- |
@@ -113,8 +114,8 @@ pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Re
     sound(links, kept, notes.all)
 }
 
-/// Takes an address from all circuits but the first that has it. LibreQoS warns of IPv4 addresses that two have, as its own example does, and refuses
-/// such prefixes of IPv6.
+/// Takes an address from all circuits but the first that has it. LibreQoS warns of IPv4 addresses that two have, as its
+/// own example does, and refuses such prefixes of IPv6.
 fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, log: &mut Log) {
     let mut owners: HashMap<Prefix, usize> = HashMap::new();
     for at in 0..circuits.len() {

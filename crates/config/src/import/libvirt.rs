@@ -1,7 +1,7 @@
 //! libvirt: `<bandwidth>` of domains' interfaces, and of the network that they belong to.
 //!
-//! Source: libvirt's documentation of the domain and network formats. Averages, peaks and floors are in kilobytes (1000 B) per second, bursts in kibibytes.
-//! `inbound` is traffic that a machine, or all machines of the network, receive.
+//! Source: libvirt's documentation of the domain and network formats. Averages, peaks and floors are in kilobytes (1000
+//! B) per second, bursts in kibibytes. `inbound` is traffic that a machine, or all machines of the network, receive.
 //!
 //! | there | here |
 //! | --- | --- |
@@ -313,7 +313,8 @@ fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
     })
 }
 
-/// Gives each interface its limits: its own, else those of its port group, as libvirt does. A group that the network does not have is an error.
+/// Gives each interface its limits: its own, else those of its port group, as libvirt does. A group that the network
+/// does not have is an error.
 fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
     let Found { interfaces, network_name, groups, networks, .. } = found;
     for interface in interfaces {

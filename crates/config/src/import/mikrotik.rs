@@ -1,6 +1,7 @@
 //! MikroTik RouterOS: `/queue tree` and `/queue simple` of an export, with the packet marks of `/ip firewall mangle`.
 //!
-//! Source: RouterOS' documentation (queues, hierarchical token bucket, burst, mangle) and exports that people have published.
+//! Source: RouterOS' documentation (queues, hierarchical token bucket, burst, mangle) and exports that people have
+//! published.
 //!
 //! | there | here |
 //! | --- | --- |
@@ -49,8 +50,8 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Kind of queues to import; may be absent if the file has only one kind.
     pub queues: Option<Queues>,
-    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them, a link for each that
-    /// is no queue, when absent.
+    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them,
+    /// a link for each that is no queue, when absent.
     pub parent: Option<String>,
     /// Of simple queues, which directions; down alone when empty.
     pub directions: Vec<Direction>,

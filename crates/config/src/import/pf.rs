@@ -1,4 +1,5 @@
-//! pf.conf with ALTQ, as FreeBSD has it and OpenBSD had it up to 5.4: `altq`, `queue`, and the `pass` and `match` rules that name queues.
+//! pf.conf with ALTQ, as FreeBSD has it and OpenBSD had it up to 5.4: `altq`, `queue`, and the `pass` and `match` rules
+//! that name queues.
 //!
 //! Source: the grammar of pf.conf(5). \[hfsc\]'s scheduler became ALTQ's `hfsc`, whose curves have the same two pieces.
 //!

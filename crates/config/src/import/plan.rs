@@ -63,8 +63,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Sets the guarantees of leaves in proportion to their ceilings, or all the same, so that they fit below each node and the link. Leaves them as
-    /// they are for [`Weights::Guarantee`]. The default class keeps its guarantee.
+    /// Sets the guarantees of leaves in proportion to their ceilings, or all the same, so that they fit below each node
+    /// and the link. Leaves them as they are for [`Weights::Guarantee`]. The default class keeps its guarantee.
     pub(super) fn weigh(&mut self, weights: Weights) {
         const SAME: u64 = 1_000_000;
         let inner = self.inner();

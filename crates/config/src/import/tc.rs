@@ -21,7 +21,8 @@ use crate::tc::import::{Lending, read_as};
 pub struct Options {
     /// Rate of the link. Default: CBQ's `bandwidth`; for HTB the sum of the root's classes.
     pub rate: Option<Rate>,
-    /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown without.
+    /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown
+    /// without.
     pub device: Option<String>,
     /// Keep HTB or CBQ, with its quanta, bursts and priorities.
     pub as_is: bool,

@@ -20,8 +20,8 @@ pub struct PoolSpec {
     pub rate: Rate,
     /// Bytes that may be sent at once.
     pub burst: u64,
-    /// Link (of a scenario, 0 is its own, then come its peers; else as in the file), class below that link's root, and its guarantee. At least one, together no more
-    /// than `rate`.
+    /// Link (of a scenario, 0 is its own, then come its peers; else as in the file), class below that link's root, and
+    /// its guarantee. At least one, together no more than `rate`.
     pub members: Vec<(usize, ClassId, Rate)>,
 }
 

@@ -26,11 +26,13 @@ pub(super) fn refuse(links: Value<'_, '_>, log: &mut Log) {
 }
 
 impl LinkFile {
-    /// Reads all links of a file: those of `[[link]]`, in their order, each with its name and its interfaces; or the only one, as
+    /// Reads all links of a file: those of `[[link]]`, in their order, each with its name and its interfaces; or the
+    /// only one, as
     /// [`LinkFile::read`] does.
     ///
     /// # Errors
-    /// As [`LinkFile::read`]; and links without a name or an interface, with the name of another, or more than [`MAX_LINKS`].
+    /// As [`LinkFile::read`]; and links without a name or an interface, with the name of another, or more than
+    /// [`MAX_LINKS`].
     pub fn read_all(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Vec<Self>, Problems> {
         Self::all_from_source(&SourceText::read(path)?, options)
     }

@@ -11,7 +11,8 @@ use crate::units::{show_bps, show_rate, show_size};
 const MAX_LISTED: usize = 10;
 
 impl LinkFile {
-    /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`, relative to it.
+    /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`,
+    /// relative to it.
     #[must_use]
     pub fn share_warning(&self, class: ClassId, error: f64) -> Problem {
         let kind = ProblemKind::ShareError {
@@ -22,8 +23,8 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.span(class), kind)
     }
 
-    /// A warning that `class` has a `ceiling_burst` with which it reaches `reached_bps` only while `busy` leaves are busy; `enough` bytes lose
-    /// nothing.
+    /// A warning that `class` has a `ceiling_burst` with which it reaches `reached_bps` only while `busy` leaves are
+    /// busy; `enough` bytes lose nothing.
     #[must_use]
     pub fn small_burst_warning(&self, class: ClassId, enough: u64, reached_bps: u64, busy: usize) -> Problem {
         let config = self.tree.config(class);
@@ -39,8 +40,9 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, Feature::CeilingBurst), kind)
     }
 
-    /// A warning that the burst of `class` (`feature`: [`Feature::Burst`] or [`Feature::CeilingBurst`]) is too small: while all leaves are busy the class gets
-    /// `with_bps` where default bursts give `without_bps`. `enough` bytes lose nothing, where that is known.
+    /// A warning that the burst of `class` (`feature`: [`Feature::Burst`] or [`Feature::CeilingBurst`]) is too small:
+    /// while all leaves are busy the class gets `with_bps` where default bursts give `without_bps`. `enough` bytes lose
+    /// nothing, where that is known.
     #[must_use]
     pub fn costly_burst_warning(
         &self,

@@ -38,7 +38,8 @@ const NONE: u32 = u32::MAX;
 /// A cache entry: a flow and its class.
 type Entry = Option<(FrameKey, ClassId)>;
 
-/// A compiled list of matches. `W` counts the steps of its answers, for experiments: [`Counted`](fairlink_core::Counted), or `()` for nothing.
+/// A compiled list of matches. `W` counts the steps of its answers, for experiments:
+/// [`Counted`](fairlink_core::Counted), or `()` for nothing.
 #[derive(Debug)]
 pub struct Classifier<W = ()> {
     rules: Vec<(ClassId, Match)>,
@@ -68,7 +69,8 @@ struct Counters<W> {
     matches: W,
 }
 
-/// The steps of a classifier since it was made: [`Classifier::steps`]. The same calls take the same steps on every machine.
+/// The steps of a classifier since it was made: [`Classifier::steps`]. The same calls take the same steps on every
+/// machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassifierSteps {
     /// Frames that were classified in full. The flow cache answered for all others.

@@ -14,7 +14,8 @@ use super::{FrameKey, IpVersion, Mac, TCP, UDP, v4_mapped};
 
 use super::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16};
 
-/// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no ports.
+/// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no
+/// ports.
 const MAX_EXTENSIONS: usize = 8;
 
 // IPv6 extension headers that another header follows (RFC 8200, RFC 4302).
@@ -50,7 +51,8 @@ pub struct Fragment {
     pub more: bool,
     /// Offset of the content in the frame, in bytes.
     pub content: usize,
-    /// Offset of the end of the content by the IP header, in bytes. It may lie behind the end of a frame that was cut, and before `content`.
+    /// Offset of the end of the content by the IP header, in bytes. It may lie behind the end of a frame that was cut,
+    /// and before `content`.
     pub end: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Ranges of VLAN ids and addresses in the text of a match. They are spread into one match for each id and each prefix, so that
-//! a classifier has nothing but exact ids and prefixes to look up.
+//! Ranges of VLAN ids and addresses in the text of a match. They are spread into one match for each id and each prefix,
+//! so that a classifier has nothing but exact ids and prefixes to look up.
 
 use std::net::IpAddr;
 
@@ -49,8 +49,8 @@ fn each<T>(all: Vec<Match>, values: &[T], set: impl Fn(&mut Match, &T)) -> Vec<M
     all.iter().flat_map(|made| values.iter().map(|value| with(made, value)).collect::<Vec<_>>()).collect()
 }
 
-/// The fewest prefixes that have the addresses from `first` to `last` and no others: at most 2 * 32 - 2 of IPv4, 2 * 128 - 2
-/// of IPv6. Both ends are of one version, and `first` is not above `last`.
+/// The fewest prefixes that have the addresses from `first` to `last` and no others: at most 2 * 32 - 2 of IPv4, 2 *
+/// 128 - 2 of IPv6. Both ends are of one version, and `first` is not above `last`.
 pub(super) fn prefixes(first: IpAddr, last: IpAddr) -> Vec<Prefix> {
     let bits = |address| match address {
         IpAddr::V4(address) => u128::from_be_bytes(v4_mapped(address.octets())),

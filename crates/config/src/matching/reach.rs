@@ -6,8 +6,8 @@ use super::{Mac, Match, PortRange};
 
 /// Matches seen so far, in file order.
 ///
-/// They are grouped by which conditions they set (with the lengths of prefixes). A new match is compared with one candidate of each
-/// group and not with all matches: files have up to a million matches but few shapes.
+/// They are grouped by which conditions they set (with the lengths of prefixes). A new match is compared with one
+/// candidate of each group and not with all matches: files have up to a million matches but few shapes.
 #[derive(Debug, Default)]
 pub struct Reach {
     groups: Vec<(Match, Group)>,
@@ -17,12 +17,13 @@ pub struct Reach {
 /// Matches of one shape with their positions, keyed by the match with ranges of ports replaced by all ports.
 type Group = HashMap<Match, Vec<(usize, Match)>>;
 
-/// Most earlier matches that a new one is compared with in one group; only ranges of ports make more than one. Beyond this number a
-/// match that is covered may go unnoticed. None is ever reported wrongly.
+/// Most earlier matches that a new one is compared with in one group; only ranges of ports make more than one. Beyond
+/// this number a match that is covered may go unnoticed. None is ever reported wrongly.
 const MAX_CANDIDATES: usize = 1_000;
 
 impl Reach {
-    /// Adds the next match of the file; returns the position (0 first) of an earlier match that covers it, if there is one.
+    /// Adds the next match of the file; returns the position (0 first) of an earlier match that covers it, if there is
+    /// one.
     pub fn add(&mut self, new: &Match) -> Option<usize> {
         let covered_by = self
             .groups

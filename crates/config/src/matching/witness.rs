@@ -36,10 +36,11 @@ pub enum Witness {
 impl Witness {
     /// Searches a frame that meets `of` and none of `earlier`.
     ///
-    /// A frame that an earlier match takes fails one of its conditions or is taken by it. So the search follows each condition that can
-    /// fail, with the conditions that have to fail so far, until a frame is left or no way is.
+    /// A frame that an earlier match takes fails one of its conditions or is taken by it. So the search follows each
+    /// condition that can fail, with the conditions that have to fail so far, until a frame is left or no way is.
     ///
-    /// `is_left` may say at once that no earlier match takes a frame, where a classifier knows it without comparing them one by one.
+    /// `is_left` may say at once that no earlier match takes a frame, where a classifier knows it without comparing
+    /// them one by one.
     pub fn search<'m>(
         of: &Match,
         earlier: impl Iterator<Item = &'m Match> + Clone,

@@ -44,7 +44,8 @@ pub(crate) enum From {
 }
 
 impl SourceText {
-    /// A text that is to be called `name`. A link file, a recording or a script that it names is looked for on the disk, beside `name`.
+    /// A text that is to be called `name`. A link file, a recording or a script that it names is looked for on the
+    /// disk, beside `name`.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Arc::new(Self {

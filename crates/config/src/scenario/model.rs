@@ -58,8 +58,8 @@ const PARETO_K: f64 = 2.5;
 /// Default mean on and off time of a two-state Markov source.
 const MARKOV_TIME: Nanos = Nanos::from_millis(100);
 /// Standard deviation of video frames as a multiple of the mean, where the file has none.
-// DIFFERENCE: [sds] gives mean, peak and correlation, not the variance. This is the ratio of the conference that Heyman, Tabatabai and
-// Lakshman measured (1992): a mean of 130.3 cells a frame and a variance of 5536.
+// DIFFERENCE: [sds] gives mean, peak and correlation, not the variance. This is the ratio of the conference that
+// Heyman, Tabatabai and Lakshman measured (1992): a mean of 130.3 cells a frame and a variance of 5536.
 const DEVIATION: f64 = 0.57;
 /// Default length of the longest picture.
 const LONGEST_PICTURE: u32 = 1 << 20;

@@ -23,7 +23,8 @@ use crate::reader::Table;
 pub struct ScriptRun {
     /// The script.
     pub script: Script,
-    /// For each of its flows, in order: its number, the link (0 is the scenario's own, then its peers), and the class there.
+    /// For each of its flows, in order: its number, the link (0 is the scenario's own, then its peers), and the class
+    /// there.
     pub flows: Vec<(u32, usize, ClassId)>,
 }
 

@@ -1,5 +1,5 @@
-//! Tins of cake, which are classes by code point. When all are busy, the bandwidth is shared by their quanta: best effort 16, bulk 1, video 8, voice 4.
-//! Sources: tc-cake(8), sch_cake.c.
+//! Tins of cake, which are classes by code point. When all are busy, the bandwidth is shared by their quanta: best
+//! effort 16, bulk 1, video 8, voice 4. Sources: tc-cake(8), sch_cake.c.
 
 /// The words that choose tins; without one, the first counts.
 pub(super) const KINDS: [&str; 6] = ["diffserv3", "besteffort", "diffserv4", "diffserv8", "diffserv-llt", "precedence"];

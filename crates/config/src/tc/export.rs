@@ -115,7 +115,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// HTB's root neither has a rate nor lends. So it takes a class in between, unless the classes of the root borrow nothing.
+    /// HTB's root neither has a rate nor lends. So it takes a class in between, unless the classes of the root borrow
+    /// nothing.
     fn needs_top(&self) -> bool {
         let tree = self.tree();
         let alone = |&class: &ClassId| match (tree.config(class).share, tree.config(class).ceiling) {

@@ -436,8 +436,8 @@ impl Writer<'_> {
         named.is_none_or(|class| device.class(class).is_none() || !device.is_leaf(class))
     }
 
-    /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
-    /// filter may come to stand before another's.
+    /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together,
+    /// so that a filter may come to stand before another's.
     fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<Match>)> {
         // Filters tried before, in order, and the remaining part of each.
         let (mut reach, mut tried): (_, Vec<&Filter>) = (Reach::default(), Vec::new());

@@ -1,4 +1,5 @@
-//! An order of classes in which the matches of a class stand together, and frames still find the class that they find in the order of the filters.
+//! An order of classes in which the matches of a class stand together, and frames still find the class that they find
+//! in the order of the filters.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,8 @@ use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
 
-/// The guarantee of a class to which a configuration assures nothing, in bit/s: next to nothing, so that priorities decide.
+/// The guarantee of a class to which a configuration assures nothing, in bit/s: next to nothing, so that priorities
+/// decide.
 pub(crate) const UNASSURED: u64 = 1000;
 
 /// A device and its root.

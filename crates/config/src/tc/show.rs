@@ -1,8 +1,8 @@
 //! Converts tc's output for a running system to the commands that set it up: the text of `tc qdisc|class|filter show`,
 //! with `-d` and `-s` or without, and its JSON with `-j`, in any order and concatenated.
 //!
-//! Source: tc(8), and the output of iproute2 6.1. Which parts are JSON depends on the version: classes of HTB are text also with `-j` there.
-//! Rates are in bit/s in the text and in bytes per second in JSON.
+//! Source: tc(8), and the output of iproute2 6.1. Which parts are JSON depends on the version: classes of HTB are text
+//! also with `-j` there. Rates are in bit/s in the text and in bytes per second in JSON.
 
 #[cfg(test)]
 mod tests;

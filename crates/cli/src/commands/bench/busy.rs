@@ -1,4 +1,5 @@
-//! Finds out whether others use the processors while something is measured: then times are too long, and no run is like another.
+//! Finds out whether others use the processors while something is measured: then times are too long, and no run is like
+//! another.
 
 use std::time::Instant;
 

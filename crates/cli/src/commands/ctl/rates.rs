@@ -87,7 +87,8 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     lines
 }
 
-/// A line for each class of which a packet took longer than its bound, and one that says whether the processor was late.
+/// A line for each class of which a packet took longer than its bound, and one that says whether the processor was
+/// late.
 fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
     let measured = measured(stats);
     let above = |&(index, _): &(usize, usize)| {
@@ -258,7 +259,8 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
     columns
 }
 
-/// Returns the limit of a class and how long it has lasted, in 16 columns: the name of the class above it, else the kind of limit.
+/// Returns the limit of a class and how long it has lasted, in 16 columns: the name of the class above it, else the
+/// kind of limit.
 fn limited_by(limited: &Limit) -> String {
     let by = match (&limited.limited_by, limited.cause) {
         (Some(parent), LimitCause::Parent) => parent,

@@ -1,7 +1,7 @@
 //! `fairlink ctl watch`: rates, ideals and delays of a running gateway, again and again.
 //!
-//! One thread asks the gateway; this one draws, looks for Ctrl-C, and sees to it that the terminal is as it was in the end. So a gateway that
-//! does not answer holds up neither.
+//! One thread asks the gateway; this one draws, looks for Ctrl-C, and sees to it that the terminal is as it was in the
+//! end. So a gateway that does not answer holds up neither.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did not.
+//! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did
+//! not.
 
 use fairlink_lab::measure::{TOLERANCE, relative};
 use fairlink_testbed::{DemoPhase, DemoRate, DemoRun, KERNEL_HTB};

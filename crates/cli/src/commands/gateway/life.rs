@@ -44,8 +44,8 @@ pub(crate) struct Life {
     /// Report a stall when queued frames make no progress for this long [default: 500ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_after: Option<Nanos>,
-    /// Do not start: remove the programs and rules that a gateway with fail-open left on these interfaces, so that no frame passes, and the
-    /// cable that a killed gateway with --egress left.
+    /// Do not start: remove the programs and rules that a gateway with fail-open left on these interfaces, so that no
+    /// frame passes, and the cable that a killed gateway with --egress left.
     #[arg(long, value_name = "IF", num_args = 1..)]
     close: Vec<String>,
 }

@@ -22,7 +22,8 @@ pub(crate) struct LinkArgs {
     /// Output interface of the shaped direction: the link [default: the one that the file names].
     #[arg(long = "out", value_name = "IF", requires = "input")]
     output: Option<String>,
-    /// Shape the traffic that this machine sends and routes by IF. IF keeps its addresses; received traffic is not affected.
+    /// Shape the traffic that this machine sends and routes by IF. IF keeps its addresses; received traffic is not
+    /// affected.
     #[arg(long, value_name = "IF", conflicts_with_all = ["input", "output", "reverse", "no_reverse"])]
     egress: Option<String>,
     /// Also shape the other direction, from --out to --in, by this file.
@@ -227,7 +228,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// A direction that one link shares is not forwarded by another beside it. No direction is shared twice, and no name is given twice.
+/// A direction that one link shares is not forwarded by another beside it. No direction is shared twice, and no name is
+/// given twice.
 fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String> {
     let ways: Vec<(String, String)> =
         configs.iter().map(|config| (config.input.clone(), config.output.clone())).collect();

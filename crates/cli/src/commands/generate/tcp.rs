@@ -18,7 +18,8 @@ use crate::out::Out;
 #[derive(Debug, clap::Args)]
 #[group(id = "tcp connections")]
 pub(crate) struct Args {
-    /// Send by TCP connections of this machine's kernel to a `fairlink receive --tcp` at this address, such as 192.0.2.1:5201 or
+    /// Send by TCP connections of this machine's kernel to a `fairlink receive --tcp` at this address, such as
+    /// 192.0.2.1:5201 or
     /// [2001:db8::1]:5201, instead of a scenario.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with_all = ["scenario", "output"])]
     pub(super) tcp: Option<SocketAddr>,

@@ -1,4 +1,5 @@
-//! `import tc --run`: runs a shell script in a sandbox in which `tc` and the like record their arguments, and returns the commands.
+//! `import tc --run`: runs a shell script in a sandbox in which `tc` and the like record their arguments, and returns
+//! the commands.
 
 mod rewrite;
 mod shims;
@@ -139,8 +140,8 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, CliError> {
     Ok(Ran { text: record.text, notes })
 }
 
-/// Puts copies of the texts beside a script beside its copy, with their programs replaced, where all may read them, and links to all else. Returns the number of
-/// files that are left out.
+/// Puts copies of the texts beside a script beside its copy, with their programs replaced, where all may read them, and
+/// links to all else. Returns the number of files that are left out.
 fn bring_along(from: &Path, beside: &Path, script: &Path, rewritten: impl Fn(&str) -> String) -> io::Result<usize> {
     fs::create_dir(beside)?;
     // By its real name, since links are read from another directory.

@@ -1,5 +1,5 @@
-//! Claims on real packets: the demo's stage for rates, and `gateway`, `generate` and `receive` as processes of their own for delays, all in one
-//! private network namespace that ends with this process.
+//! Claims on real packets: the demo's stage for rates, and `gateway`, `generate` and `receive` as processes of their
+//! own for delays, all in one private network namespace that ends with this process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -267,8 +267,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on standard error but the
-    /// generator.
+    /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on
+    /// standard error but the generator.
     fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, ClaimError> {
         let program = std::env::current_exe().map_err(ClaimError::other)?;
         let path = |end: &str| self.dir.0.join(format!("{name}.{end}"));

@@ -132,7 +132,8 @@ fn named<'a>(file: &Path, parts: impl Iterator<Item = &'a str>) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Frames that the matches of `link` put into the class of a packet; of classes without a match, frames of an EtherType for experiments.
+/// Frames that the matches of `link` put into the class of a packet; of classes without a match, frames of an EtherType
+/// for experiments.
 #[cfg(target_os = "linux")]
 fn frames(link: &LinkFile) -> WriteFrame {
     use fairlink_net::PlainFrames;

@@ -1,7 +1,8 @@
 //! The objects of a file: running pods, and the pods of manifests.
 //!
-//! A manifest is an object without the status that the cluster gives. Objects with a pod template (Deployment, StatefulSet, DaemonSet, ReplicaSet,
-//! ReplicationController, Job, CronJob) ask for as many pods as they have replicas. Where the file has running pods of such an object, these count.
+//! A manifest is an object without the status that the cluster gives. Objects with a pod template (Deployment,
+//! StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob) ask for as many pods as they have replicas.
+//! Where the file has running pods of such an object, these count.
 
 use std::collections::BTreeMap;
 
@@ -360,7 +361,8 @@ fn owns(owner: &Node, object: &Node) -> bool {
     name.is_some() && is_same_namespace(owner, object) && owners.iter().any(is_owner)
 }
 
-/// Returns true for a pod of this object that the cluster runs: it is owned by it, or has the labels by which the object selects its pods.
+/// Returns true for a pod of this object that the cluster runs: it is owned by it, or has the labels by which the
+/// object selects its pods.
 fn runs(workload: &Node, pod: &Node) -> bool {
     if is_manifest(pod) || !is_same_namespace(workload, pod) {
         return false;

@@ -5,8 +5,8 @@ use crate::import::ImportedLink;
 use crate::link::LinkFile;
 use crate::problem::ProblemKind;
 
-/// A file with the oddities of those that are published: comments, quotes with commas, several addresses in a field, two devices of a circuit,
-/// fractions, a queue for each direction, commas in a comment without quotes.
+/// A file with the oddities of those that are published: comments, quotes with commas, several addresses in a field,
+/// two devices of a circuit, fractions, a queue for each direction, commas in a comment without quotes.
 const DEVICES: &str = "\u{feff}# written by hand\r\n\
     Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment,sqm\r\n\
     # between rows\r\n\

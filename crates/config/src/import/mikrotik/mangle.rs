@@ -342,7 +342,8 @@ fn prune(regions: &mut Vec<Region>) {
     regions.retain(|region| reach.add(&region.is).is_none());
 }
 
-/// The packet marks that a rule gives, or that depend on the mark of connections that it gives. One empty mark for a rule that gives none.
+/// The packet marks that a rule gives, or that depend on the mark of connections that it gives. One empty mark for a
+/// rule that gives none.
 fn told_marks(rule: &Command, all: &[&Command]) -> Vec<String> {
     let mark = rule.get("new-connection-mark");
     match rule.get("action") {

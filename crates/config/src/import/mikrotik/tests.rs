@@ -133,7 +133,8 @@ fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
     assert_eq!(class(&below.links[0].link, "web").0, "link");
 }
 
-/// Every packet of a small world goes through RouterOS' rules and through the matches, with every order of rules and every passthrough.
+/// Every packet of a small world goes through RouterOS' rules and through the matches, with every order of rules and
+/// every passthrough.
 #[test]
 fn the_first_match_is_the_mark_that_routeros_gives() {
     let conditions =
@@ -353,7 +354,8 @@ fn few_queues_are_no_table_and_what_is_kept_has_its_comments() {
     assert!(kept.contains("scheduler = \"htb\"") && kept.contains("# flat 1\nname = \"q1\""), "{kept}");
 }
 
-/// Packets have the mark of their connection, which its first packet got; replies have source and destination exchanged.
+/// Packets have the mark of their connection, which its first packet got; replies have source and destination
+/// exchanged.
 #[test]
 fn marks_of_connections_are_followed_to_packets_of_both_ways() {
     let text = "/ip firewall mangle
@@ -408,7 +410,8 @@ fn where_a_packet_came_in_is_taken_for_granted_where_it_leaves_by_another_interf
     assert_eq!(imported.links[0].link.unreachable().len(), 1);
 }
 
-/// Rules that mark connections and then their packets, at random, beside a model that follows each packet through the chain.
+/// Rules that mark connections and then their packets, at random, beside a model that follows each packet through the
+/// chain.
 #[test]
 fn marks_of_connections_are_those_that_a_packet_and_the_next_of_its_connection_get() {
     let conditions =

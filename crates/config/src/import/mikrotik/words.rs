@@ -1,7 +1,7 @@
 //! An export of RouterOS as commands: sections, properties, quotes, and lines continued by a backslash.
 //!
-//! Source: RouterOS' documentation (configuration management, scripting) and exports that people have published, of versions 6 and 7.
-//! No scripts are read: an export has values where a script has variables and loops.
+//! Source: RouterOS' documentation (configuration management, scripting) and exports that people have published, of
+//! versions 6 and 7. No scripts are read: an export has values where a script has variables and loops.
 
 use super::super::notes::wrong;
 use crate::problem::{Log, Span};

@@ -299,7 +299,8 @@ fn ports(words: &mut Cursor<'_>, log: &mut Log) -> Option<Vec<Ports>> {
 }
 
 impl Rule {
-    /// Returns true if the frames that `interface` sends are meant as they are written, and whether the other way round.
+    /// Returns true if the frames that `interface` sends are meant as they are written, and whether the other way
+    /// round.
     fn ways(&self, interface: &str) -> [bool; 2] {
         let here = self.interfaces.is_empty() || self.interfaces.iter().any(|name| name == interface);
         let elsewhere = self.interfaces.is_empty() || self.interfaces.iter().any(|name| name != interface);

@@ -196,7 +196,8 @@ fn file_order_decides_between_a_port_and_another_match() {
 
 #[test]
 fn steps_of_an_answer_are_counted_and_a_flow_that_was_seen_before_takes_one_entry() {
-    // Source ports 0 to 7 in one hash table, and 20 matches that no table takes and that are tried one by one, so that the cache pays.
+    // Source ports 0 to 7 in one hash table, and 20 matches that no table takes and that are tried one by one, so that
+    // the cache pays.
     let mut rules: Vec<_> = mixed_rules().into_iter().filter(|(_, rule)| rule.sport.is_some()).collect();
     let both = PortRange { first: 1, last: u16::MAX - 1 };
     rules.extend((0..20u8).map(|dscp| {

@@ -373,7 +373,8 @@ fn base(statement: &[String]) -> Option<Base> {
     Some(Base { hook: after("hook")?.first()?.clone(), priority: priority?, devices })
 }
 
-/// The first words of the elements between braces, and the number of tokens; `None` for those of a map, or of several values.
+/// The first words of the elements between braces, and the number of tokens; `None` for those of a map, or of several
+/// values.
 fn braced(tokens: &[String]) -> Option<(Vec<String>, usize)> {
     let end = tokens.iter().position(|token| token == "}")?;
     let mut found = Vec::new();

@@ -221,7 +221,8 @@ impl<'f> Walk<'f> {
         }
     }
 
-    /// Gives frames that the rule takes another state. With `calls`, a jump to that depth: they keep it, and all others wait.
+    /// Gives frames that the rule takes another state. With `calls`, a jump to that depth: they keep it, and all others
+    /// wait.
     fn part(
         &mut self,
         rule: &'f Rule,

@@ -1,5 +1,6 @@
-//! `prio` at the root: bands that are served in order, each a class. A frame that no filter takes goes to the band of the priority that the kernel gives to a
-//! packet of IPv4 that it forwards, by its type of service (`rt_tos2priority`, net/ipv4/route.c); tc-prio(8) has the same table.
+//! `prio` at the root: bands that are served in order, each a class. A frame that no filter takes goes to the band of
+//! the priority that the kernel gives to a packet of IPv4 that it forwards, by its type of service (`rt_tos2priority`,
+//! net/ipv4/route.c); tc-prio(8) has the same table.
 
 use crate::classid::Classid;
 use crate::matching::Match;

@@ -2,7 +2,8 @@ use super::*;
 use fairlink_core::Amount;
 use serde_json::json;
 
-/// Statistics of a link of 100 Mbit/s with classes `(name, parent)`, of which the n-th is guaranteed n Mbit/s, asks for as much, and gets half.
+/// Statistics of a link of 100 Mbit/s with classes `(name, parent)`, of which the n-th is guaranteed n Mbit/s, asks for
+/// as much, and gets half.
 fn stats(classes: &[(&str, Option<&str>)]) -> GatewayStats {
     let amount = Amount { packets: 1234, bytes: 5678 };
     let counts =

@@ -1,4 +1,5 @@
-//! Makes the copy of a script that is run: programs that it names by path become the recorders, and it takes itself for root.
+//! Makes the copy of a script that is run: programs that it names by path become the recorders, and it takes itself for
+//! root.
 
 /// Directories of programs.
 const DIRECTORIES: [&str; 9] = [

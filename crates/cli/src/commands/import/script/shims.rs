@@ -1,7 +1,7 @@
 //! The recorders: scripts of the shell that stand in the place of programs, and the record that they write.
 //!
-//! A record is words that end with a zero byte: first their number, then the kind of the command, its name and its arguments. Each recorder
-//! writes with one command, so that those of a pipeline do not mix.
+//! A record is words that end with a zero byte: first their number, then the kind of the command, its name and its
+//! arguments. Each recorder writes with one command, so that those of a pipeline do not mix.
 
 /// Programs whose commands set up classes or marks.
 const RULES: [&str; 8] =
