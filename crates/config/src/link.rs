@@ -850,7 +850,7 @@ fn check_classids(classes: &RawClasses, log: &mut Log) {
         }
         if let Some(first) = seen.insert(number, place) {
             let why = format!("of {number} is already used");
-            let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class a number of its own" };
+            let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class its own number" };
             log.error_also(place.span(), kind, first.span(), "first here");
         }
     }

@@ -318,7 +318,7 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     let overhead = line.map_or_else(String::new, |line| format!("{}\n", line.overhead));
     aligned(&format!(
         "{DIRECTIVE}\n# {}: {what}.\n#\n{commands}#\n\
-         # A class may use the whole link while the others are quiet. When all are busy, each gets its guarantee.\n\n\
+         # A class may use the whole link while others are idle. When all are busy, each gets its guarantee.\n\n\
          [link]\n{name}{ends}\
          rate = \"{}\"          # 95 % of {}, so that packets queue {queue}\n\
          mtu = \"1522B\"             # a frame of an interface with an mtu of 1500, with two VLAN tags\n\

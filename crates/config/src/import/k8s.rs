@@ -117,7 +117,7 @@ fn plan(pods: &[Pod], options: &Options, direction: Direction) -> Plan {
             ..Class::default()
         })
         .collect();
-    classes.push(Class { name: names.make("others"), remark: "what is no pod's".to_owned(), ..Class::default() });
+    classes.push(Class { name: names.make("others"), remark: "traffic of no pod".to_owned(), ..Class::default() });
     Plan {
         name: direction.as_str().to_owned(),
         rate: options.rate.bps(),

@@ -441,7 +441,7 @@ fn plan(interfaces: &[Interface], rate: u64, asked: bool, direction: Direction) 
     let floors = classes.iter().any(|class| class.floor.is_some());
     classes.push(Class {
         name: names.make("others"),
-        remark: "what is no machine's".to_owned(),
+        remark: "traffic of no machine".to_owned(),
         before: Before { floor: Some(8000), quantum: Some(MIN_QUANTUM), ..Before::default() },
         ..Class::default()
     });

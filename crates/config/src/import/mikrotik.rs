@@ -67,7 +67,7 @@ const HTB: &str = "RouterOS' HTB";
 /// Parent of queues of all interfaces.
 const GLOBAL: &str = "global";
 /// The remark of the class for packets that no queue takes.
-const OTHERS: &str = "what no queue takes";
+const OTHERS: &str = "traffic without a queue";
 
 /// Reads a text; `name` is its name in errors.
 ///
@@ -407,7 +407,7 @@ impl<'a> Reading<'a> {
                     "the parent \"{}\" of \"{}\" {}",
                     queue.parent,
                     queue.name,
-                    if is_off { "is disabled" } else { "is no queue" }
+                    if is_off { "is disabled" } else { "is not a queue" }
                 );
                 let help = "name a queue of /queue simple, or none";
                 wrong(queue.command.at.clone(), what, help, &mut self.log);

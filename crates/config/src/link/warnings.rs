@@ -51,7 +51,7 @@ impl LinkFile {
         (with_bps, without_bps): (f64, f64),
     ) -> Problem {
         let key = if feature == Feature::CeilingBurst { "ceiling_burst" } else { "burst" };
-        let enough = enough.map_or_else(String::new, |enough| format!("; {} lose nothing", show_size(enough)));
+        let enough = enough.map_or_else(String::new, |enough| format!("; {} would be enough", show_size(enough)));
         let why = format!(
             "of {} at class {:?} is too small: the class gets {} instead of {} while all leaves are busy{enough}",
             show_size(burst),

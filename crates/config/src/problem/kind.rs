@@ -570,7 +570,7 @@ impl ProblemKind {
             Self::AboveMtu { .. } => "shorten the packets, or raise mtu in [link]".to_owned(),
             Self::EmptyInterval { .. } => "write it as \"START..END\" with the end after the start".to_owned(),
             Self::Overlap { .. } => "write the intervals in order, or join them".to_owned(),
-            Self::ChangeOrder { .. } => "write changes in the order of time, each at a time of its own".to_owned(),
+            Self::ChangeOrder { .. } => "write changes in the order of time, each at a different time".to_owned(),
             Self::NoLeafThen { there, .. } => {
                 format!(
                     "write active = [{there}] or a part of it, when the class exists; or add the class to that link"

@@ -163,7 +163,7 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     };
     match (quantity, &class, at) {
         (Quantity::Utilisation, Some(_), _) => {
-            misplaced("class", "does not apply to \"utilisation\", which is of the link", "leave it out", log);
+            misplaced("class", "does not apply to \"utilisation\", which is of the link", "remove it", log);
         }
         (Quantity::Utilisation, None, _) => {}
         (_, None, _) => {

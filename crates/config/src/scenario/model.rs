@@ -104,7 +104,7 @@ pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
                 (", which always has a packet to send", "remove it, or use model = \"cbr\"")
             }
             (Kind::Saturating, "packets_per_second") => ("", "write a rate above the maximum rate of the class"),
-            _ => ("", "leave it out"),
+            _ => ("", "remove it"),
         };
         let why = format!("has no effect on the model {name}{why}");
         log.error(table.key_span(key), ProblemKind::Misplaced { key, why, help });

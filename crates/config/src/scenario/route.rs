@@ -113,7 +113,7 @@ pub(super) fn route(
 /// Reads the delays of a delay-jitter regulator on a route of `count` links after the first; empty if there is none.
 #[allow(clippy::option_option)]
 fn regulator(table: &Table<'_, '_>, count: usize, log: &mut Log) -> Option<Option<Vec<Nanos>>> {
-    const EXPECTED: &str = "{ delay_jitter = [\"12ms\"] }: the delay that each link but the last promises at most";
+    const EXPECTED: &str = "{ delay_jitter = [\"12ms\"] }: the maximum delay promised by each link but the last";
     let Some(value) = table.get("regulator") else { return Some(None) };
     let table = value.table("regulator", EXPECTED, log)?;
     table.only(&["delay_jitter"], log);

@@ -92,7 +92,7 @@ pub(super) fn read(
                 made.push(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made: found })
             }
             Err(error) => {
-                let why = format!("a filter to {class} is left out: it says \"{text}\", and {error}");
+                let why = format!("a filter to {class} is left out: it becomes the invalid match \"{text}\": {error}");
                 left_out(whole, why, log, notes);
                 return None;
             }

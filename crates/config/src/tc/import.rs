@@ -299,7 +299,7 @@ impl Writer<'_> {
             self.class(device, class_of, &filters, least_weight, text);
         }
         if let Some(guarantee) = device.others {
-            writeln!(text, "\n{class:<26}# what tc sends past all classes").expect("as above");
+            writeln!(text, "\n{class:<26}# traffic that tc sends past all classes").expect("as above");
             line(text, "name", OTHERS);
             match root.kind {
                 RootKind::Hfsc { .. } => {

@@ -125,7 +125,7 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     if worst_case {
         lines.push(
-            "fairness          a backlogged class lags its share of the link's output by at most the bytes in column \"lag\""
+            "fairness          a backlogged class lags its share of the link's output by at most the bytes in column \"lag (bytes)\""
                 .to_owned(),
         );
     }

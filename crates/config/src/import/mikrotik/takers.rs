@@ -133,7 +133,8 @@ impl<'a> Reading<'a> {
                 .map(|at| queues[at])
                 .filter(|_| !has_marks && kept.get(earlier).is_none_or(|kept| kept.1 != taker));
             if let Some(queue) = queue {
-                let what = format!("\"{is}\" of the queue \"{}\": an earlier queue takes all of it", queue.name);
+                let what =
+                    format!("\"{is}\" of the queue \"{}\": an earlier queue takes all of its frames", queue.name);
                 self.notes.left_out(self.source, Some(queue.command.at.clone()), what);
             }
         }

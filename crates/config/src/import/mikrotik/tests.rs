@@ -310,7 +310,7 @@ fn what_an_earlier_queue_takes_all_of_is_left_out_of_a_later_one() {
     let imported = made(text, &Options::default());
     assert_eq!(matches(&imported.links[0].link, "one"), ["dst net 11.0.0.1/32"]);
     let left_out = said(&imported, false);
-    let note = "\"dst net 10.0.0.1/32\" of the queue \"one\": an earlier queue takes all of it";
+    let note = "\"dst net 10.0.0.1/32\" of the queue \"one\": an earlier queue takes all of its frames";
     assert!(left_out.contains(&note.to_owned()), "{left_out:#?}");
 }
 

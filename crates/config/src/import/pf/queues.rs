@@ -451,7 +451,7 @@ fn options(words: &mut Cursor<'_>, reading: &mut Reading<'_>) -> Option<(Asked, 
                     "fairq" | "codel" | "dummynet" => "the schedulers that are read are cbq, priq and hfsc",
                     _ => "options are bandwidth, priority, qlimit, tbrsize, cbq, priq, hfsc, and queues in braces",
                 };
-                wrong(at, format!("\"{word}\" is no option of a queue"), help, &mut reading.log);
+                wrong(at, format!("\"{word}\" is not an option of a queue"), help, &mut reading.log);
                 return None;
             }
         }
@@ -474,7 +474,7 @@ fn in_brackets(words: &mut Cursor<'_>, asked: &mut Asked, reading: &mut Reading<
             text => {
                 let Some(place) = CURVES.iter().position(|&curve| curve == text) else {
                     let help = "options are default, borrow, red, ecn, rio, codel, linkshare, realtime and upperlimit";
-                    wrong(at, format!("\"{text}\" is no option of a scheduler"), help, &mut reading.log);
+                    wrong(at, format!("\"{text}\" is not an option of a scheduler"), help, &mut reading.log);
                     return None;
                 };
                 asked.curves[place] = Some(curve(words, reading)?);

@@ -184,7 +184,7 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
             }
             _ => {
                 let help = "words of a rule are in, out, quick, on, inet, inet6, proto, from, to, port, flags, state, queue and others of pf.conf(5)";
-                wrong(at, format!("\"{word}\" is no word of a rule"), help, &mut reading.log);
+                wrong(at, format!("\"{word}\" is not a word of a rule"), help, &mut reading.log);
                 return None;
             }
         }

@@ -224,7 +224,7 @@ fn what_cannot_be_read_is_refused_at_its_place() {
         ("queue a parent b bandwidth 1Mb".to_owned(), ":1:9", "OpenBSD 5.5"),
         (queue("realtime (1Mb 10)"), ":2:38", "must come a bandwidth"),
         (queue("realtime 11Mb"), ":1:1", "do not fit"),
-        (queue("speed 1"), ":2:22", "\"speed\" is no option of a scheduler"),
+        (queue("speed 1"), ":2:22", "\"speed\" is not an option of a scheduler"),
         (
             format!(
                 "altq on em0 priq bandwidth 1Mb queue {{ a b c d e f g h i }}\n{}queue a priq(default)\n",
@@ -240,7 +240,7 @@ fn what_cannot_be_read_is_refused_at_its_place() {
         (queue("") + "queue b on em0 cbq\npass out queue c", ":4:16", "there is no queue \"c\""),
         (queue("") + "pass out proto tcp to any port nosuch queue a", ":3:32", "\"nosuch\" is not a known port"),
         (queue("") + "pass out proto tcp to any port $p queue a", ":3:32", "no macro \"p\""),
-        (queue("") + "pass out wrongly queue a", ":3:10", "\"wrongly\" is no word"),
+        (queue("") + "pass out wrongly queue a", ":3:10", "\"wrongly\" is not a word"),
         (queue("") + "passs out", ":3:1", "is not the beginning of a statement"),
         (queue("") + "x = \"unfinished", ":3:5", "unterminated quote"),
         (queue("") + "pass out to { 10.0.0.1", ":3:22", "unterminated list"),

@@ -311,9 +311,8 @@ impl Reader<'_> {
 
     fn rule(&mut self, name: ChainName, statement: &[String], first: bool, placed: bool) {
         if placed {
-            self.found.push(
-                "WARNING: a rule of nft with a position or handle stands at the end of its chain here".to_owned(),
-            );
+            self.found
+                .push("WARNING: a rule of nft with a position or handle is moved to the end of its chain".to_owned());
         }
         let mut expression = Expression {
             tokens: statement,
