@@ -146,7 +146,7 @@ impl Writer<'_> {
             .chain(queues.then_some("queue"))
             .chain(hosts.then_some("per"))
             .chain(of_matches)
-            .chain(["what it was"]);
+            .chain(["original"]);
         writer.write_record(columns).expect(WRITING);
         for &at in rows {
             let class = &self.plan.classes[at];

@@ -204,7 +204,7 @@ fn what_is_wrong_is_refused_at_its_line() {
         ("add name=b max-limit=1M/2M priority=9/9", "\"priority\" is \"9/9\""),
         ("add max-limit=1M/2M", "this queue has no name"),
         ("add name=a max-limit=1M/2M", "there are two queues named \"a\""),
-        ("add name=b parent=c max-limit=1M/2M", "the parent \"c\" of \"b\" is no queue"),
+        ("add name=b parent=c max-limit=1M/2M", "the parent \"c\" of \"b\" is not a queue"),
         ("add name=b parent=b max-limit=1M/2M", "has more than 60 queues above it, or itself"),
         ("limit name=b", "/queue simple has no command \"limit\""),
     ] {
