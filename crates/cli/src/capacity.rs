@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(said(Capacity::Moves(6e9), "6gbit"), None);
         assert_eq!(said(Capacity::Unasked, "6gbit"), None);
         let both = said(Capacity::Moves(5.9e9), "6gbit").expect("a warning");
-        assert!(both.starts_with("\"rate\" of 6 Gbit/s is more than") && both.contains("5.9 Gbit/s"), "{both}");
+        assert!(both.starts_with("\"rate\" of 6 Gbit/s exceeds") && both.contains("5.9 Gbit/s"), "{both}");
         let unknown = said(Capacity::Unknown("no namespaces".to_owned()), "6gbit").expect("a warning");
         assert!(unknown.contains("not measured: no namespaces"), "{unknown}");
         assert_eq!(Capacity::of(&link("1gbit")), Capacity::Unasked);

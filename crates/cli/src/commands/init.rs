@@ -412,7 +412,7 @@ mod tests {
     fn answers_are_understood_or_say_what_is_wanted() {
         assert!(matches!(two_or_one("eth0"), Ok(Ports::Egress(name)) if name == "eth0"));
         assert!(matches!(two_or_one(" lan0  wan0 "), Ok(Ports::Between(one, two)) if one == "lan0" && two == "wan0"));
-        assert!(two_or_one("lan0 lan0").unwrap_err().contains("two ends"));
+        assert!(two_or_one("lan0 lan0").unwrap_err().contains("two different interfaces"));
         assert!(two_or_one("").unwrap_err().contains("one name or two"));
         assert!(two_or_one("a/b").unwrap_err().contains("not the name of a device"));
         assert!(kind("hoem").unwrap_err().contains("home, office"));

@@ -178,7 +178,7 @@ fn what_is_wrong_with_templates_and_tables_is_said_at_its_place() {
         ("[[class]]\nname = \"a\"\ntemplate = 3\n", "3:1: error: \"template\" must be a name in quotes, not integer"),
         (
             "[template.a]\ntemplate = \"b\"\n[template.b]\ntemplate = \"a\"\n[[class]]\nname = \"x\"\ntemplate = \"a\"\n",
-            "is built on itself: a -> b -> a",
+            "depends on itself: a -> b -> a",
         ),
         ("[template]\nx = 1\n[[class]]\nname = \"x\"\n", "1:1: error: \"template\" needs a name"),
         ("[[template.a]]\nweight = 1\n", "1:1: error: \"template\" is a single table for each name"),

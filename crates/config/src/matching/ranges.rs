@@ -159,7 +159,7 @@ mod tests {
             why("dst host 10.0.0.9-10.0.0.3"),
             "the range 10.0.0.9-10.0.0.3 is reversed; write the smaller end first"
         );
-        assert!(why("src net 10.0.0.1-2001:db8::1").contains("one end of 10.0.0.1-2001:db8::1 is IPv4"));
+        assert!(why("src net 10.0.0.1-2001:db8::1").contains("the ends of 10.0.0.1-2001:db8::1 are IPv4"));
         assert!(why("vlan 1-4095").contains("from 0 to 4094"));
         assert!(why("vlan 1-2-3").contains("not \"2-3\""));
         assert!(why("src net 10.0.0.0/24-10.0.1.0/24").contains("or a range such as 10.0.0.1-10.0.0.9"));

@@ -106,8 +106,7 @@ mod tests {
         let content = of(&[("a", limit("demand", None)), ("b", limit("demand", None))]);
         assert_eq!(content, ["in the last 250 ms every class got its full demand"]);
         let other = of(&[("a", limit("demand", None)), ("b", None)]);
-        let expected =
-            ["in the last 250 ms every measured class got its full demand", "not measured, because new since then: b"];
+        let expected = ["in the last 250 ms every measured class got its full demand", "not measured (new classes): b"];
         assert_eq!(other, expected);
     }
 

@@ -55,7 +55,7 @@ fn what_is_no_list_of_running_pods_of_one_node_is_refused() {
     let refused =
         |text: &str, node: Option<&str>| import("pods.json", text, &options(node)).expect_err("wrong").lines();
     assert!(refused("apiVersion: v1\nkind: List\n", None).contains("this is List, not a pod or a list of pods"));
-    assert!(refused("a: 1\n", None).starts_with("pods.json:1:1: error: this is of no kind"));
+    assert!(refused("a: 1\n", None).starts_with("pods.json:1:1: error: this has no kind"));
     assert!(refused("", None).contains("there is no object in this file"));
     assert!(refused("{\"kind\": \"Node\"}", None).contains("this is Node, not a pod or a list of pods"));
     assert!(refused("{\"kind\": ", None).contains("this is not JSON"));
@@ -137,7 +137,7 @@ fn pods_are_the_same_in_yaml() {
     );
     let bare = text.replace("10M", "1000000");
     let refused = import("pods.yaml", bare, &options(Some("node-1"))).expect_err("a number").lines();
-    assert!(refused.contains("is the number 1000000, and annotations are texts"), "{refused}");
+    assert!(refused.contains("is the number 1000000; annotations are strings"), "{refused}");
 }
 
 const MANIFESTS: &str = "apiVersion: v1
@@ -246,10 +246,10 @@ fn what_limits_nothing_or_cannot_be_read_is_said() {
         ("kind: Pod\nmetadata: {annotations: {kubernetes.io/ingress-bandwidth: 1M}}\n", "this Pod has no name"),
         (
             &own.replace("template:", "replicas: -1\n  template:"),
-            "a.yaml:4:13: error: \"replicas\" of the Deployment a is no whole number",
+            "a.yaml:4:13: error: \"replicas\" of the Deployment a is not a whole number",
         ),
         (&own.replace("template:", "replicas: 10001\n  template:"), "from 0 to 10000"),
-        (&own.replace("2M", "0"), "is the number 0, and annotations are texts"),
+        (&own.replace("2M", "0"), "is the number 0; annotations are strings"),
         ("kind: Service\nmetadata: {name: a}\n", "this is Service, not a pod or a list of pods"),
         ("kind: Pod\nmetadata: {name: a}\n", "there is no pod to import"),
     ] {

@@ -126,7 +126,7 @@ fn minimums_that_do_not_fit_are_scaled_down_and_said_of_their_node_with_both_num
     assert_eq!(class(&link.link, "a"), ("AP".into(), 30 * MBIT, Some(90 * MBIT)));
     assert_eq!(class(&link.link, "b"), ("AP".into(), 10 * MBIT, Some(90 * MBIT)));
     let note = imported.notes.iter().find(|note| note.to_string().contains("scaled down")).unwrap();
-    assert!(note.to_string().contains("below \"AP\" are 80 Mbit/s together, and it has 40 Mbit/s"), "{note}");
+    assert!(note.to_string().contains("below \"AP\" add up to 80 Mbit/s, more than its 40 Mbit/s"), "{note}");
     assert_eq!(note.location().file, "network.json");
     // LibreQoS gives them 1 Mbit/s each.
     let before = link.link_before.as_ref().unwrap();
@@ -146,7 +146,7 @@ fn what_changed_and_what_was_left_out_is_said_at_its_place() {
         all.map(|note| format!("{}:{}: {note}", note.location().file, note.location().line)).collect::<Vec<_>>()
     };
     let [changed, left_out] = [true, false].map(of);
-    for expected in ["devices.csv:5: 1 row with commas in a comment", "quanta:", "cake, of 3 circuits"] {
+    for expected in ["devices.csv:5: 1 row with unquoted commas in a comment", "quanta:", "cake, of 3 circuits"] {
         assert!(changed.iter().any(|note| note.contains(expected)), "{expected} in {changed:#?}");
     }
     assert_eq!(left_out, ["network.json:9: the node \"Empty\" has no circuit"]);
@@ -169,7 +169,7 @@ fn rows_of_earlier_versions_below_a_later_first_row_are_told_apart_by_what_they_
         errors.starts_with("devices.csv:2:1: error: this row has 13 fields, and there are 15 columns;"),
         "{errors}"
     );
-    assert!(errors.contains("have nothing for \"Parent Node ID\" and \"Anchor Node ID\": take that out"), "{errors}");
+    assert!(errors.contains("have no field \"Parent Node ID\" and \"Anchor Node ID\": remove it"), "{errors}");
     let mended = text.replace("Parent Node ID,Anchor Node ID,", "");
     assert_eq!(made(&mended, Some(NETWORK), &Options::default()).links.len(), 1);
 }
@@ -191,9 +191,9 @@ fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
         ("2,a,1,b,Tower,,10.0.0.2,,-1,1,2,2,", "\"Download Min Mbps\" is \"-1\""),
         ("2,a,1,b,Tower,,10.0.0.2,,3,1,2,2,", "\"Download Min Mbps\" of 3 is above \"Download Max Mbps\" of 2"),
         ("2,a,1,b,Towr,,10.0.0.2,,1,1,2,2,", "there is no node \"Towr\"; did you mean \"Tower\"?"),
-        ("2,a,1,b,Tower,,10.0.0,,1,1,2,2,", "\"10.0.0\" is no IPv4 address"),
-        ("2,a,1,b,Tower,,2001:db8::1,,1,1,2,2,", "\"2001:db8::1\" is no IPv4 address"),
-        ("2,a,1,b,Tower,,,10.0.0.2,1,1,2,2,", "\"10.0.0.2\" is no IPv6 address"),
+        ("2,a,1,b,Tower,,10.0.0,,1,1,2,2,", "\"10.0.0\" is not an IPv4 address"),
+        ("2,a,1,b,Tower,,2001:db8::1,,1,1,2,2,", "\"2001:db8::1\" is not an IPv4 address"),
+        ("2,a,1,b,Tower,,,10.0.0.2,1,1,2,2,", "\"10.0.0.2\" is not an IPv6 address"),
         ("2,\"a,1,b,Tower,,10.0.0.2,,1,1,2,2,", "fields, and there are 13 columns"),
         ("1,a,1,b,Hut,,10.0.0.2,,1,1,2,2,", "the circuit 1 has devices below different nodes"),
     ] {
@@ -261,8 +261,8 @@ fn devices_of_a_circuit_share_its_rates_and_an_address_of_two_circuits_stays_wit
     assert_eq!(link.names.id("3"), None);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
     let says = |text: &str| said.iter().any(|note| note.contains(text));
-    assert!(says("the circuit 1 has other rates here than in line 2, whose rates count"), "{said:#?}");
-    assert!(says("10.0.0.9/32 belongs to the circuit \"1\" of line 2 already"), "{said:#?}");
+    assert!(says("the circuit 1 has different rates here and in line 2; those of line 2 apply"), "{said:#?}");
+    assert!(says("10.0.0.9/32 belongs to circuit \"1\" of line 2; it is removed"), "{said:#?}");
     // Of IPv6 LibreQoS does not take it.
     let rows = with_row("2,b,3,d,Tower,,,2001:db8::/64,1,1,2,2,\n3,c,4,d,Tower,,,2001:db8::/64,1,1,2,2,");
     let errors = refused(&rows, Some(NETWORK));
@@ -378,5 +378,5 @@ fn one_rate_for_each_direction_is_minimum_and_maximum() {
 fn a_key_that_stands_twice_in_a_node_is_refused() {
     let network = "{\"S\": {\"downloadBandwidthMbps\": 9, \"uploadBandwidthMbps\": 9,\n \"children\": {\"A\": {}}, \"children\": {\"B\": {}}}}";
     let lines = refused("ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,10.0.0.1,1,1,2,2\n", Some(network));
-    assert!(lines.starts_with("network.json:1:2: error: \"children\" stands twice in the node \"S\""), "{lines}");
+    assert!(lines.starts_with("network.json:1:2: error: \"children\" is given twice in the node \"S\""), "{lines}");
 }

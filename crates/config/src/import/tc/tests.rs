@@ -61,9 +61,9 @@ fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
     let has = |all: &[(usize, String)], line: usize, text: &str| {
         all.iter().any(|(at, note)| *at == line && note.contains(text))
     };
-    assert!(has(&changed, 4, "rates of 220 Mbit/s together, and there are 100 Mbit/s"), "{changed:#?}");
-    assert!(has(&changed, 4, "its ceil of 120 Mbit/s is its rate of 100 Mbit/s"), "{changed:#?}");
-    assert!(has(&changed, 3, "quanta: htb shares what is lent"), "{changed:#?}");
+    assert!(has(&changed, 4, "add up to 220 Mbit/s, more than 100 Mbit/s"), "{changed:#?}");
+    assert!(has(&changed, 4, "its ceil of 120 Mbit/s becomes its rate of 100 Mbit/s"), "{changed:#?}");
+    assert!(has(&changed, 3, "quanta: htb shares lent bandwidth"), "{changed:#?}");
     assert!(has(&left_out, 3, "priorities 0 to 2 are left out"), "{left_out:#?}");
     assert!(has(&left_out, 3, "bursts are left out"), "{left_out:#?}");
     assert!(has(&left_out, 9, "a filter to 1:20 is left out"), "{left_out:#?}");

@@ -116,7 +116,7 @@ fn devices_are_told_apart_and_those_that_share_nothing_out_are_left_out() {
 fn what_tc_does_not_show_is_refused_at_its_line() {
     for (text, line, said) in [
         ("qdisc htb 1: root r2q 10\nip link show\n", 2, "this line begins with \"ip\""),
-        ("qdisc htb 1: root r2q 10\n colour blue\n", 2, "\"colour\" is nothing that tc shows"),
+        ("qdisc htb 1: root r2q 10\n colour blue\n", 2, "\"colour\" is not part of the output of tc"),
         ("qdisc htb 1: root r2q 10\nclass htb 1:2 root rate fast ceil 1Mbit\n", 2, "\"rate\" takes no \"fast\""),
         ("qdisc htb 1: root r2q 10\nclass htb 1:2 parent 1:7 rate 1Mbit ceil 1Mbit\n", 2, "there is no class 1:7"),
         ("[{\"kind\":\"htb\"\n", 1, "this is not JSON"),

@@ -71,7 +71,7 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
     let wrong =
         |options: &str| refused(&format!("tc qdisc add dev eth0 root handle 1: prio {options}\n"), &rate("10mbit"));
     assert!(
-        wrong("bands 16").contains("16 bands; it takes 2 or more, and 8 of them are imported"),
+        wrong("bands 16").contains("16 bands; it needs 2 or more, and the import takes up to 8"),
         "{}",
         wrong("bands 16")
     );
@@ -98,7 +98,10 @@ fn bits_of_the_type_of_service_are_code_points() {
     assert!(said(&filtered("0x10 0xff"), "the two ECN bits are ignored"));
     assert!(!said(&filtered("0x10 0xfc"), "the two ECN bits"));
     let text = format!("{SCRIPT}tc filter add dev eth0 parent 1: protocol ip u32 match ip tos 0x11 0xff flowid 1:20\n");
-    assert!(said(&made(&text, &Options::default()), "nothing like the type of service 0x11 under the mask 0xff"));
+    assert!(said(
+        &made(&text, &Options::default()),
+        "not expressible as a match: the type of service 0x11 under the mask 0xff"
+    ));
 }
 
 #[test]
@@ -181,10 +184,10 @@ fn a_rule_for_any_interface_of_a_kind_is_not_one_for_all_frames() {
     };
     let (class, assumed) = of("tun+");
     assert_eq!(class, "1:30");
-    assert!(assumed.contains("-i tun+: taken as false"), "{assumed}");
+    assert!(assumed.contains("-i tun+: assumed false"), "{assumed}");
     let (class, assumed) = of("eth1");
     assert_eq!(class, "1:20");
-    assert!(assumed.contains("-i eth1: taken as true"), "{assumed}");
+    assert!(assumed.contains("-i eth1: assumed true"), "{assumed}");
 }
 
 #[test]
