@@ -208,7 +208,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
         return args.life.close();
     }
     if args.print_unit {
-        // A unit that cannot work is none.
+        // Validate the configuration before printing the unit.
         if !args.links.files.is_empty() {
             args.arrange(args.links.read(&args.read_options())?, &Pools::default())?;
         }

@@ -45,7 +45,7 @@ until_queued
 ctl reload "$D/small-drr.toml" --json > "$D/small-drr.json"
 ctl reload "$D/tree.toml" > /dev/null
 
-# Clients that ask and take nothing, and so many at once that there is no room for all.
+# Clients that send requests and read no answer, and more at once than the limit.
 stalled=
 for number in $(seq 40); do "$F" ctl watch --control "$D/socket" --interval 10ms > /dev/null 2>&1 & stalled="$stalled $!"; done
 sleep 0.3

@@ -29,7 +29,7 @@ wait $tracer
 ln -s /dev/full "$D/full.csv"
 ! "$F" ctl trace "$D/full.csv" --control "$D/socket" 2> "$D/full.log"
 ! "$F" ctl trace "$D/nowhere/t.csv" --control "$D/socket" 2> "$D/nowhere.log"
-# Whoever traces is killed: the gateway goes on, and another may trace. That one ends with the gateway.
+# The recording client is killed: the gateway continues, and another client may record. That one ends with the gateway.
 "$F" ctl trace "$D/killed.pcapng" --control "$D/socket" 2> "$D/killed.log" & tracer=$!
 until_says "$D/killed.log" recording
 kill -KILL $tracer

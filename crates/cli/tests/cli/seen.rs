@@ -43,7 +43,7 @@ if command -v bash > /dev/null; then
     sleep 1.1
     scrape > "$D/scraped.txt"
 fi
-# Whoever watches waits for a gateway that is started again.
+# `watch` waits for a gateway that is started again.
 ctl watch --count 4 --interval 200ms --json > "$D/again.json" 2> "$D/again.log" & watching=$!
 n=0; until [ -s "$D/again.json" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
 kill -INT $gateway

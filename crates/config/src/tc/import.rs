@@ -439,7 +439,7 @@ impl Writer<'_> {
     /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together,
     /// so that a filter may come to stand before another's.
     fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<Match>)> {
-        // Filters tried before, in order, and the remaining part of each.
+        // Matches tried so far, in the order of the filters, and the filters that are kept.
         let (mut reach, mut tried): (_, Vec<&Filter>) = (Reach::default(), Vec::new());
         let mut useful: Vec<&Filter> = Vec::new();
         for filter in &device.filters {

@@ -87,7 +87,8 @@ impl<'f> Walk<'f> {
             requests.regions[..last].iter().map(|region| again(region, region.made.turned())).collect();
         let mut replies = Self::new(firewall, family, device, false, replies);
         replies.run();
-        // A frame carries neither its direction nor its connection: rules for replies apply before rules for requests.
+        // A frame carries neither its direction nor its connection: rules for the frame itself take precedence over rules
+        // for its requests.
         let needed = walk.regions.iter().rposition(|region| region.is_set()).map_or(0, |last| last + 1);
         walk.regions.truncate(needed);
         walk.regions.append(&mut replies.regions);
