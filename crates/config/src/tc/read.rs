@@ -383,7 +383,7 @@ fn whole_device(
         let why = format!("{} at the root of {} has no rate and no classes", kind.text, device.name);
         left_out(whole, why.clone(), log, notes);
         device.no_link = Some(why);
-        // A shared discipline may be below it.
+        // A discipline that shares the link may be below it.
         device.outer = place.handle.and_then(|handle| qdisc_handle(&handle.text));
         return None;
     };
