@@ -229,7 +229,7 @@ pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), CliError
         let at = within(show(jump.at_s.value), jump.at_s, &human::time);
         vec![at, within(human::time(jump.size_s.value), jump.size_s, &human::time)]
     });
-    out.table(&["jump at", "of the receiver's clock by"], rows.collect(), 0..2)
+    out.table(&["jump at", "size (receiver's clock)"], rows.collect(), 0..2)
 }
 
 fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(), CliError> {
@@ -250,14 +250,14 @@ fn text(document: &Document, shortest: Option<f64>, out: &mut Out) -> Result<(),
         row.extend(times.unwrap_or_else(|| ["-"; 5].map(str::to_owned)));
         row
     };
-    let name = if shortest.is_some() { "corrected" } else { "corrected, beyond the shortest" };
-    let rows = vec![row("by the stamps", document.raw_delay_s), row(name, document.corrected_delay_s)];
+    let name = if shortest.is_some() { "corrected" } else { "corrected, above the minimum" };
+    let rows = vec![row("uncorrected", document.raw_delay_s), row(name, document.corrected_delay_s)];
     out.table(&["delay", "min", "mean", "p50", "p99", "max"], rows, 1..6)?;
     if let Some(within) = document.clock.correction_ci95_s {
-        out.paragraph(&format!("corrected delays are within {} for the clocks", human::time(within)), 2)?;
+        out.paragraph(&format!("uncertainty of corrected delays from the clocks: {}", human::time(within)), 2)?;
     }
     if let Some(delays) = document.corrected_delay_s.filter(|delays| delays.sampled_packets < document.packets) {
-        out.paragraph(&format!("delays are those of {} packets, chosen at random", delays.sampled_packets), 2)?;
+        out.paragraph(&format!("delays: random sample of {} packets", delays.sampled_packets), 2)?;
     }
     Ok(())
 }

@@ -334,7 +334,7 @@ fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> R
             rows.push(row);
         }
     }
-    let head = ["", "class", "at the rate", "sigma", "by groups", "of"];
+    let head = ["", "class", "drain rate", "sigma", "sigma by groups", "group length"];
     out.table(&head, rows, 2..head.len())?;
     out.line("")?;
     for line in [
