@@ -1,4 +1,4 @@
-//! The commit that is built, for reports: `FAIRLINK_COMMIT`, empty where there is no repository.
+//! The commit that is built, for reports: `FAIRLINK_COMMIT`, empty if there is no repository.
 #![forbid(unsafe_code)]
 
 use std::process::Command;

@@ -9,14 +9,15 @@ use serde::Serialize;
 /// True if the link can guarantee the service curves that its classes ask for, \[hfsc\] Section 2.1.
 #[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct Admission {
-    /// True where it can.
+    /// True if it can.
     pub admitted: bool,
-    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at once; `null` for never.
+    /// After how many seconds all classes together ask for more than the link carries, if all become backlogged at
+    /// once; `null` for never.
     pub fails_at_s: Option<f64>,
 }
 
 impl Admission {
-    /// The admission test, where the link's scheduler guarantees curves and a class has one.
+    /// Makes the admission test, if the link's scheduler guarantees curves and a class has one.
     #[must_use]
     pub fn for_link(link: &LinkFile) -> Option<Self> {
         let fails_at = admission(link.info(), &link.tree)?;

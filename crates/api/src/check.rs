@@ -35,9 +35,10 @@ const WRONG_SHARE: f64 = 0.01;
 pub struct CheckOptions<'a> {
     /// The scheduler, instead of the file's own.
     pub scheduler: Option<&'a str>,
-    /// Warns of what the scheduler cannot honour instead of refusing it.
+    /// Warns of unsupported settings instead of refusing them.
     pub lenient: bool,
-    /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose by its number.
+    /// A gateway is to run the file: every leaf that no frame can reach is named, also one that the kernel could choose
+    /// by its number.
     pub gateway: bool,
     /// Traffic of latency-critical classes, for their mean delay.
     pub load: Load<'a>,
@@ -49,16 +50,16 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// True; that of a file that is refused is [`RefusedDoc`].
     #[schemars(extend("const" = true))]
     pub valid: bool,
-    /// The link with its bounds; its notes give the reason where a number is absent.
+    /// The link with its bounds; its notes give the reasons for absent numbers.
     pub link: LinkReport<C>,
     /// Theorems as the texts print them, and values that depend on curves and load.
     pub theorems: Theorems,
-    /// Absent where no service curves are to be guaranteed.
+    /// Absent if no service curves are to be guaranteed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
     /// The leaves that no frame can reach; the shares are those while they are idle.
     pub unreachable: Vec<String>,
-    /// Bits per second that the gateway moves on this machine. Absent where it was not measured.
+    /// Capacity of the gateway on this machine in bit/s. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_bps: Option<u64>,
     /// Warnings.
@@ -75,7 +76,7 @@ pub struct RefusedDoc {
     /// False.
     #[schemars(extend("const" = false))]
     pub valid: bool,
-    /// Absent where service curves are not why.
+    /// Absent if service curves are not the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
     /// The reasons.
@@ -110,7 +111,7 @@ pub struct Checked {
     pub memory_bytes: u64,
     /// The leaves that no frame can reach.
     pub unreachable: Vec<ClassId>,
-    /// Bits per second that the gateway moves on this machine, where it was measured.
+    /// Capacity of the gateway on this machine in bit/s, if it was measured.
     pub gateway_bps: Option<u64>,
     /// Warnings.
     pub warnings: Vec<Problem>,
@@ -176,12 +177,12 @@ impl Checked {
             Err(why) => vec![format!("share, all busy: {why}")],
         };
         if !self.unreachable.is_empty() {
-            notes.push("share, all busy: classes that no frame can reach are idle".to_owned());
+            notes.push("share, all busy: classes that no frame can reach count as idle".to_owned());
         }
         notes
     }
 
-    /// Promises for the whole link; what the scheduler does not promise is absent.
+    /// Returns the bounds of the whole link; absent if the scheduler does not promise them.
     #[must_use]
     pub fn bounds(&self) -> LinkBounds {
         let (promised, link) = (&self.promised, &self.link);
@@ -223,10 +224,8 @@ impl Checked {
     }
 }
 
-/// Warnings where the link's scheduler gives a class another share than the one written, or less than its ceiling for want of a burst.
-///
-/// # Errors
-/// No memory for it, or a tree that the scheduler refuses.
+/// Returns warnings if the link's scheduler gives a class another share than the one written, or less than its ceiling
+/// because its burst is too small.
 pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
     let error = largest_share_error(link.info(), &link.tree).map_err(Refused::failed)?;
     let wrong = error.filter(|(_, error)| error.abs() > WRONG_SHARE);
@@ -254,8 +253,8 @@ pub(crate) fn busy(link: &LinkFile, idle: &[ClassId]) -> Result<Ideal, NotComput
     Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
 }
 
-/// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked for. Only the kernel can
-/// choose a class by its number.
+/// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked
+/// for. Only the kernel can choose a class by its number.
 pub(crate) fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
     if gateway {
         return link.unreachable().to_vec();
@@ -269,7 +268,8 @@ pub(crate) fn unreachable(link: &LinkFile, gateway: bool) -> Vec<ClassId> {
     unreachable
 }
 
-/// Names, in words, the promises of the scheduler that are not proven behind the transmit queue of `tree`; `None` if all are.
+/// Names, in words, the promises of the scheduler that are not proven behind the transmit queue of `tree`; `None` if
+/// all are.
 fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Option<String> {
     tree.link().transmit_queue?;
     let mut kinds: Vec<&str> = info.promises.names().filter(|&name| name != "delay").collect();
@@ -287,7 +287,7 @@ fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Opti
         return None;
     }
     Some(format!(
-        "what the scheduler promises of {} is not proven behind it and not printed",
+        "promises of {} are not proven behind a transmit queue and are not printed",
         kinds.join(", ").replace('_', " ")
     ))
 }
@@ -307,7 +307,7 @@ pub fn class_bounds(promised: &Promised, tree: &Hierarchy, class: ClassId) -> Cl
         fairness_s: fairness.map(|fairness| fairness.seconds),
         worst_case_bytes: promised.worst_case[index].as_ref().map(to_f64),
         transmission_gap_s: promised.transmission_gap.as_ref().and_then(|gap| gap.below_ceilings[index]),
-        // Behind a transmit queue a host may have nothing but packets whose turn is decided.
+        // Behind a transmit queue all packets of a host may already be scheduled.
         hosts_apart_bytes: tree
             .config(class)
             .hosts

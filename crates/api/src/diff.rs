@@ -1,4 +1,4 @@
-//! The differences of two link files as a document: keys, and what they change for whom.
+//! Differences of two link files as a document: keys, and effects on classes.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::refused::Refused;
 /// Two files compared.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct DiffDoc {
-    /// True where nothing differs that is read.
+    /// True if there is no difference.
     pub same: bool,
     /// The links that differ.
     pub links: Vec<LinkDiff>,
@@ -27,7 +27,7 @@ pub struct DiffDoc {
 /// A difference of one link.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct LinkDiff {
-    /// Its name, where the new file, or else the old one, has it.
+    /// Its name in the new file, or else in the old one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its state.
@@ -80,10 +80,11 @@ pub struct ClassDiff {
     /// Share when all leaves have traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_all_busy_bps: Option<ValueDiff<u64>>,
-    /// Bound on the delay of a packet, where the scheduler promises one; of traffic that the bounds are for.
+    /// Bound on the delay of a packet, if the scheduler promises one, for the traffic of the bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_bound_s: Option<ValueDiff<f64>>,
-    /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's rate.
+    /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's
+    /// rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_bps: Option<ValueDiff<u64>>,
 }
@@ -109,9 +110,8 @@ impl Content for DiffDoc {
     const KIND: &'static str = "diff";
 }
 
-/// Compares the links of two files, the first as it is, the second as it will be. The only link of a file is compared with the only link of
-/// the other, whatever their names are; among several, links of one name are compared. Returns the document, and warnings about the second
-/// file.
+/// Compares the links of two files, the old and the new one. If both files have a single link, these are compared under
+/// any names; otherwise links of the same name. Returns the document, and warnings about the second file.
 ///
 /// ```
 /// use fairlink_api::diff;
@@ -157,7 +157,7 @@ impl DiffDoc {
 }
 
 impl LinkDiff {
-    /// `None` where nothing differs.
+    /// Compares two links; `None` if nothing differs.
     fn between(old: Option<&LinkFile>, new: Option<&LinkFile>) -> Result<Option<Self>, PromiseError> {
         let name = new.or(old).and_then(|link| link.name.clone());
         let (Some(old), Some(new)) = (old, new) else {
@@ -178,7 +178,7 @@ impl LinkDiff {
 
 /// Shares, bounds and limits of the classes of a link.
 struct Outcome {
-    /// By class id; empty where it is not computed for this scheduler.
+    /// By class id; empty if it is not computed for this scheduler.
     shares: Vec<u64>,
     delays: Vec<Option<f64>>,
     most: Vec<Rate>,
@@ -211,7 +211,7 @@ fn most(tree: &Hierarchy) -> Vec<Rate> {
 
 type Side<'a> = (&'a LinkFile, &'a Outcome, Option<ClassId>);
 
-/// `None` where nothing of the class differs.
+/// Compares two classes; `None` if nothing differs.
 fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
     let name = |(link, _, class): Side<'_>| class.map(|class| link.names.name(class).to_owned());
     let keys = class_keys((old.0, old.2), (new.0, new.2));
@@ -235,7 +235,7 @@ fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
     (diff.change != DiffKind::Affected || effects.contains(&true)).then_some(diff)
 }
 
-/// A class's configuration without what is derived where the file says nothing, and without the queue, which is read by hand.
+/// Returns a class's configuration without derived values, and without the queue, which is compared by hand.
 fn written(link: &LinkFile, class: Option<ClassId>) -> ClassConfig {
     let Some(class) = class else { return ClassConfig::default() };
     let mut config = *link.tree.config(class);
@@ -264,7 +264,8 @@ fn class_keys(old: (&LinkFile, Option<ClassId>), new: (&LinkFile, Option<ClassId
     keys
 }
 
-/// The value of a key that is no field of [`ClassConfig`], and of the queue, whose default depends on other keys.
+/// Returns the value of a key that is not a field of [`ClassConfig`], and of the queue, whose default depends on other
+/// keys.
 fn by_hand(key: &ClassKey, (link, class): (&LinkFile, Option<ClassId>)) -> Option<String> {
     let class = class?;
     match key.name {

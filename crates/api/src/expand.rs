@@ -20,7 +20,7 @@ impl Content for ExpandDoc {
     const KIND: &'static str = "expand";
 }
 
-/// Writes out the templates and tables of classes of a link file or a scenario. A text of tc commands has none.
+/// Expands the templates and tables of classes of a link file or a scenario. A text of tc commands has none.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Content for ExpandDoc {
 /// ```
 ///
 /// # Errors
-/// A text that is not TOML, templates and columns that are not there, tables that cannot be read, and what is wrong with rows.
+/// A text that is not TOML, unknown templates and columns, unreadable tables, and errors in rows.
 pub fn expand(source: &Source) -> Result<Document<ExpandDoc>, Refused> {
     let made = written_out(source)?;
     let tables = made.included().map(str::to_owned).collect();

@@ -1,4 +1,5 @@
-//! Explains the rate of a class: reasons, changes that raise it, and the gain of false demands and rearranged guarantees.
+//! Explains the rate of a class: reasons, changes that raise it, and the gain of false demands and rearranged
+//! guarantees.
 
 use fairlink_config::{LinkFile, Problem, Source};
 use fairlink_core::{ClassId, Rate};
@@ -17,7 +18,7 @@ use crate::tree::{demand, in_text, read_tree, terms};
 mod changes;
 mod strategy;
 
-/// The document of [`explain`]. Where the scheduler's rule gives no rates, it has notes alone.
+/// The document of [`explain`]. If the scheduler's rule gives no rates, it has only notes.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ExplainDoc {
     /// The class.
@@ -28,7 +29,7 @@ pub struct ExplainDoc {
     /// The class that limits it, the one that limits that one, and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<Vec<String>>,
-    /// Changes that would get it more. Absent where no formula has its rate: `notes` give the reason.
+    /// Changes that raise its rate. Absent if no formula has its rate: `notes` give the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changes: Option<changes::Entry>,
     /// Gain of false demands and rearranged guarantees. Absent for the link.
@@ -54,10 +55,10 @@ pub struct StepReport {
     pub name: String,
     /// The terms that it is configured with.
     pub terms: Terms,
-    /// Its part of the weights of all that share with it. Absent where the scheduler shares by the weights of the file.
+    /// Its part of the weights of all that share with it. Absent if the scheduler shares by the weights of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight_part: Option<f64>,
-    /// The most that it gets in bit/s, whatever the link has left; `null` where nothing sets it.
+    /// Limit of its rate in bit/s, regardless of the link; `null` without a limit.
     pub limit_bps: Option<u64>,
     /// The setting that gives this limit.
     pub limit: Option<&'static str>,
@@ -65,8 +66,8 @@ pub struct StepReport {
     pub wants_bps: Option<u128>,
     /// Its request and its allocation.
     pub ideal: Ideal,
-    /// Of its parent: bit/s per unit of weight. Where weights are guarantees, which are in bit/s, it is a plain number, which
-    /// guarantees are multiplied by.
+    /// Of its parent: bit/s per unit of weight. If weights are guarantees in bit/s, it is a dimensionless factor of
+    /// guarantees.
     pub fair_share_per_weight: Option<f64>,
     /// Rate that its weight alone gives, in bit/s: its weight times the fair share per weight.
     pub entitled_bps: Option<f64>,
@@ -94,8 +95,8 @@ pub struct Explained {
     pub document: Document<ExplainDoc>,
 }
 
-/// Explains the rate of `class` for a demand (see [`FluidOptions`](crate::FluidOptions)). Changes that are tried are of `step`, without it of a
-/// tenth of the link.
+/// Explains the rate of `class` for a demand (see [`FluidOptions`](crate::FluidOptions)). Changes that are tried are of
+/// `step`, without it of a tenth of the link.
 ///
 /// ```
 /// use fairlink_config::SourceText;
@@ -138,7 +139,8 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
     found.changes = match changes::Entry::for_class(&link, &demand, id, step) {
         Err(NoChanges::NotComputed(_)) => {
             notes.push(
-                "changes are not computed: rates from a run are too coarse for the effect of a change".to_owned(),
+                "changes are not computed: rates from a simulation run are too coarse to show the effect of a change"
+                    .to_owned(),
             );
             None
         }

@@ -12,21 +12,21 @@ use crate::refused::{ProblemReport, Refused};
 use crate::rows::Each;
 use crate::tree::{class_report, demand, read_tree};
 
-/// For which demand, and by whose rule.
+/// Demand and sharing rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FluidOptions<'a> {
     /// Demands of the leaves, such as `A1=inf,C=300mbit`; without it `inf` for every leaf.
     pub demand: Option<&'a str>,
-    /// Shares by hierarchical max-min fairness, whatever the link's scheduler does.
+    /// Shares by hierarchical max-min fairness instead of the link's scheduler.
     pub fair: bool,
 }
 
 /// The document of [`fluid`].
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct FluidDoc<C = Vec<ClassReport>> {
-    /// By whose rule: a scheduler, or `max-min fairness`.
+    /// The rule: a scheduler, or `max-min fairness`.
     pub rule: String,
-    /// The link; its notes give the reason where a number is absent.
+    /// The link; its notes give the reasons for absent numbers.
     pub link: LinkReport<C>,
     /// Warnings.
     pub problems: Vec<ProblemReport>,
@@ -41,7 +41,7 @@ impl<C> Content for FluidDoc<C> {
 pub struct Fluid {
     /// The link.
     pub link: LinkFile,
-    /// By whose rule.
+    /// The rule.
     pub rule: &'static str,
     /// The rates, or why the rule gives none.
     pub solved: Result<ideal::Ideal, NotComputed>,

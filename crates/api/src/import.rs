@@ -16,12 +16,12 @@ use crate::refused::{ProblemReport, Refused};
 pub use comparison::{Case, Share, Simulated};
 pub use plans::PlanShare;
 
-/// Whose configuration.
+/// Tool whose configuration is imported.
 #[derive(Clone, Debug)]
 pub enum Tool {
     /// LibreQoS: `ShapedDevices.csv`, and `network.json` where there is one.
     Libreqos,
-    /// Commands of tc, or what it shows. `device` is the only one to import.
+    /// tc commands or tc's output. `device` is the only one to import.
     Tc {
         /// The only device to import.
         device: Option<String>,
@@ -35,7 +35,7 @@ pub enum Tool {
     },
     /// Bandwidth annotations of Kubernetes pods; needs a rate.
     K8s {
-        /// The node whose pods are meant.
+        /// Node of the pods.
         node: Option<String>,
     },
     /// XML of libvirt's domains and networks.
@@ -67,12 +67,12 @@ impl Tool {
     }
 }
 
-/// What all tools have in common.
+/// Options common to all tools.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// What the link carries, where the configuration does not say it.
+    /// Rate of the link, if the configuration does not give it.
     pub rate: Option<Rate>,
-    /// Which directions; down alone when empty.
+    /// Directions to import; down only when empty.
     pub directions: Vec<Direction>,
     /// Keeps the tool's own way of lending.
     pub as_is: bool,
@@ -80,7 +80,8 @@ pub struct ImportOptions {
     pub weights: Weights,
 }
 
-/// The document of [`import`].
+/// The document of [`import`]. The command line has a document of its own, which also compares what classes get before
+/// and after.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ImportDoc {
     /// The tool.
@@ -89,12 +90,12 @@ pub struct ImportDoc {
     pub files: Vec<ImportedFile>,
     /// The links, in the same order.
     pub links: Vec<ImportedLinkReport>,
-    /// Settings that keep their meaning, in words.
+    /// Settings kept unchanged, in words.
     pub kept: Vec<String>,
     /// Messages about a script that was run. Absent if none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ran: Vec<String>,
-    /// Settings that changed their meaning.
+    /// Settings that changed in meaning.
     pub changed: Vec<ProblemReport>,
     /// Settings that were left out.
     pub left_out: Vec<ProblemReport>,
@@ -124,7 +125,7 @@ pub struct ImportedLinkReport {
     pub classes: usize,
     /// Its scheduler.
     pub scheduler: String,
-    /// The scheduler that stands for the tool; `null` if it has no rule.
+    /// The scheduler that models the tool; `null` if the tool has no rule.
     pub before: Option<String>,
     /// Classes that no frame can reach.
     pub unreachable: Vec<String>,
@@ -163,8 +164,8 @@ impl ImportedLinkReport {
     }
 }
 
-/// Reads the configuration of another tool, whole or not at all. The first source is its file; LibreQoS' second is `network.json`, and
-/// libvirt's are files of domains and networks.
+/// Reads the configuration of another tool, whole or not at all. The first source is its file; LibreQoS' second is
+/// `network.json`, and libvirt's are files of domains and networks.
 ///
 /// ```
 /// use fairlink_api::{ImportOptions, Tool, import};
@@ -179,7 +180,8 @@ impl ImportedLinkReport {
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with a text, at its place; a source too few or too many; options that mean nothing for the tool.
+/// Everything that is wrong with a text, at its place; a source too few or too many; options that mean nothing for the
+/// tool.
 pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Result<Imported, Refused> {
     let ImportOptions { rate, directions, as_is, weights } = options.clone();
     if as_is && weights != Weights::Guarantee {
@@ -219,11 +221,7 @@ pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Resul
 }
 
 impl ImportDoc {
-    /// The document of what was imported from `tool`, with link files class by class. With `compare` it has the rates of the classes before
-    /// and after, which takes a simulation of up to some seconds.
-    ///
-    /// # Errors
-    /// [`Refused::Failed`] if the imported tree is none for the scheduler that stands for the tool.
+    /// Makes the document of an import from `tool`, with link files class by class.
     pub fn new(tool: &Tool, imported: &Imported, compare: bool) -> Result<Document<Self>, Refused> {
         let file = |link: &ImportedLink| ImportedFile { name: format!("{}.toml", link.name), text: link.text.clone() };
         let notes = |changed: bool| {

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
-//! A text comes as a [`Source`](fairlink_config::Source), which carries its name and the files that it may name. Each function returns what it
-//! has found, which makes its document for all classes or some, or [`Refused`]: what is wrong, at its place. [`json`] writes a document as the
-//! command line does.
+//! A text comes as a [`Source`](fairlink_config::Source), which carries its name and the files that it may name. Each
+//! function returns what it has found, which makes its document for all classes or some, or [`Refused`]: what is wrong,
+//! at its place. [`json`] writes a document as the command line does.
 //!
 //! ```
 //! use fairlink_api::{CheckOptions, check, json};

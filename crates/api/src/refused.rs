@@ -83,10 +83,10 @@ pub struct ProblemReport {
     pub severity: Severity,
     /// The kind of problem in one word, such as `unknown_key`.
     pub code: String,
-    /// The text, as it was named. Absent where it is no text that is wrong.
+    /// Name of the text. Absent if the error is not in a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Line, from 1. Absent, as are the next two, where the problem is with the text as a whole.
+    /// Line, from 1. Absent, as are the next two, if the problem concerns the whole text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// Column in characters, from 1.
@@ -97,7 +97,7 @@ pub struct ProblemReport {
     pub length: Option<usize>,
     /// The message.
     pub message: String,
-    /// The action; `null` where none is known.
+    /// The remedy; `null` if none is known.
     pub help: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// A list in JSON whose items are made one by one as they are written: a million classes are never held.
+/// A JSON list whose items are made one by one as they are written, so that a million classes are never in memory.
 pub struct Each<F> {
     /// Number of items.
     pub len: usize,

@@ -19,15 +19,15 @@ pub struct SchedulerReport {
     pub paper: &'static str,
     /// One sentence about it.
     pub summary: &'static str,
-    /// True where it shares by a tree.
+    /// True if it shares by a tree.
     pub hierarchy: bool,
-    /// True where it honours ceilings.
+    /// True if it supports ceilings.
     pub ceiling: bool,
-    /// True where it honours priorities.
+    /// True if it supports priorities.
     pub priority: bool,
-    /// True where it guarantees service curves.
+    /// True if it guarantees service curves.
     pub service_curves: bool,
-    /// True where it has latency-critical classes.
+    /// True if it supports latency-critical classes.
     pub latency_class: bool,
     /// All it honours, in words.
     pub features: Vec<&'static str>,
@@ -84,12 +84,12 @@ pub const NEEDS: [Need; 16] = [
 /// The document of [`schedulers`].
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SchedulersDoc {
-    /// The wanted features. Absent where none were.
+    /// The wanted features. Absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<&'static str>,
-    /// Schedulers with all of them, the likeliest choice first; all in the order of the registry where nothing is wanted.
+    /// Schedulers with all of them, the best choice first; all in the order of the registry if none are wanted.
     pub schedulers: Vec<SchedulerReport>,
-    /// Where none has all: the schedulers that lack least, with the missing features.
+    /// If no scheduler has all features: the schedulers that lack fewest, with the missing features.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<Nearest>,
 }
@@ -107,8 +107,8 @@ pub struct Nearest {
     pub lacks: Vec<&'static str>,
 }
 
-/// Lists the schedulers that have all that is wanted: those with more bounds, a tree and a constant cost come first, as most people would
-/// choose. Words are those of [`NEEDS`], in the singular as well.
+/// Lists the schedulers that have all that is wanted: those with more bounds, a tree and a constant cost come first, as
+/// most people would choose. Words are those of [`NEEDS`], in the singular as well.
 ///
 /// ```
 /// let found = fairlink_api::schedulers(&["tree", "delay-bounds"]).unwrap_err();

@@ -16,9 +16,10 @@ pub struct SimOptions<'a> {
     pub scheduler: Option<&'a str>,
     /// The seed of all random numbers, instead of the scenario's own.
     pub seed: Option<u64>,
-    /// Goes on without what the scheduler cannot honour.
+    /// Ignores unsupported settings.
     pub lenient: bool,
-    /// Length of the windows in which rates, delays, queues and drops are recorded against time. Not beside [`Simulation::change`].
+    /// Length of the windows in which rates, delays, queues and drops are recorded against time. Not beside
+    /// [`Simulation::change`].
     pub window: Option<Nanos>,
     /// Left out at the start of each phase in rates that have settled.
     pub settle: Nanos,
@@ -75,7 +76,7 @@ impl Simulation {
         self.run.done()
     }
 
-    /// Goes on until everything before `end` has happened, or the run has ended.
+    /// Runs until everything before `end` has happened, or the run has ended.
     ///
     /// # Errors
     /// A fault of the scheduler, or a planned change that it refuses.
@@ -83,7 +84,8 @@ impl Simulation {
         self.run.step_until(end).map_err(Refused::failed)
     }
 
-    /// A packet of `frame` bytes comes to the leaf `class` at `at`, beside those of the sources. A class of a `[[peer]]` is `PEER:CLASS`.
+    /// A packet of `frame` bytes comes to the leaf `class` at `at`, beside those of the sources. A class of a
+    /// `[[peer]]` is `PEER:CLASS`.
     ///
     /// # Errors
     /// A class that is not there or no leaf then, a time that has passed or is not before the end, no bytes.
@@ -97,12 +99,13 @@ impl Simulation {
         self.run.offer(link, ClassId(id as u32), frame, at).map_err(Refused::failed)
     }
 
-    /// The link becomes that of another link file now, as by a `[[change]]` of the scenario: classes of the same name stay with their packets.
-    /// The scheduler is the one that runs, or `scheduler`.
+    /// Replaces the link by that of another link file now, as a `[[change]]` of the scenario does: classes of the same
+    /// name keep their packets. The scheduler is the current one, or `scheduler`.
     ///
     /// # Errors
-    /// Errors in the text; a scheduler that refuses the link; sources whose class is gone; a change at the start of the run or twice at
-    /// one instant; a scenario of several links; recorded windows. The simulation goes on as it was then.
+    /// Errors in the text; a scheduler that refuses the link; sources whose class is gone; a change at the start of the
+    /// run or twice at one instant; a scenario of several links; recorded windows. The simulation then continues
+    /// unchanged.
     pub fn change(&mut self, source: &Source, scheduler: Option<&str>) -> Result<(), Refused> {
         let runs = scheduler.or(self.run.scheduler().map(|info| info.name));
         let link = LinkFile::from_source(source, &ReadOptions { leniency: self.leniency, scheduler: runs })?;

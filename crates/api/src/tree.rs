@@ -9,8 +9,8 @@ use fairlink_theory::request::{Demand, Request};
 
 use crate::refused::Refused;
 
-/// Reads a link file for a computation that no scheduler takes part in. Returns warnings about the tree; whatever only schedulers, queues and
-/// frames care about is left aside.
+/// Reads a link file for a computation without a scheduler. Returns warnings about the tree; warnings that concern only
+/// schedulers, queues and frames are omitted.
 ///
 /// # Errors
 /// [`Refused`]: errors in the text.
@@ -25,7 +25,7 @@ pub fn read_tree(source: &Source) -> Result<(LinkFile, Vec<Problem>), Refused> {
     Ok((link, warnings))
 }
 
-/// Returns true if a warning is about which frames belong to which class, which nothing but a gateway and a check ask.
+/// Returns true if a warning concerns the classification of frames, which matters only for a gateway and a check.
 #[must_use]
 pub fn concerns_frames(kind: &ProblemKind) -> bool {
     matches!(kind, ProblemKind::Misplaced { key: "default", .. })

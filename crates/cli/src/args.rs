@@ -28,7 +28,7 @@ pub(crate) fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
     scheduler_named(name).map_err(|error| format!("{error}; {}", error.help().unwrap_or_default()))
 }
 
-/// What there is to choose from.
+/// Lists the valid choices for an error.
 pub(crate) fn choice<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     format!("there are: {}", known.into_iter().collect::<Vec<_>>().join(", "))
 }

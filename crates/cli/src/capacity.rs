@@ -1,5 +1,6 @@
-//! Compares the rate of a link with what the gateway on this machine moves. A measurement needs a network namespace of its own, which a process cannot
-//! leave again, so it is made by a child: `fairlink bench --gateway --quick --json`.
+//! Compares the rate of a link with the gateway's capacity on this machine. A measurement needs a separate network
+//! namespace, which a process cannot leave again. So a child process measures: `fairlink bench --gateway --quick
+//! --json`.
 
 use std::process::{Command, Stdio};
 
@@ -9,10 +10,11 @@ use serde::Deserialize;
 
 use crate::human;
 
-/// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement takes half a second.
+/// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement
+/// takes half a second.
 const UNASKED_BPS: u64 = 1_000_000_000;
 
-/// The rate of a link, beside what one processor of this machine moves through the gateway.
+/// The rate of a link compared with the capacity of a gateway on one processor of this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Capacity {
     /// The link is slow enough not to ask.
@@ -30,7 +32,8 @@ struct Answer {
 }
 
 impl Capacity {
-    /// Measures for half a second where the link has more than 1 Gbit/s. [`Self::Unknown`] where the machine does not let us.
+    /// Measures for half a second if the link has more than 1 Gbit/s. [`Self::Unknown`] if that is impossible on this
+    /// machine.
     pub(crate) fn of(link: &LinkFile) -> Self {
         if link.tree.link().rate.bps() <= UNASKED_BPS {
             return Self::Unasked;
@@ -41,7 +44,7 @@ impl Capacity {
         }
     }
 
-    /// Bits per second, where they were measured.
+    /// Measured capacity in bit/s, if there is one.
     pub(crate) fn bps(&self) -> Option<u64> {
         match self {
             Self::Moves(bps) => Some(*bps as u64),
@@ -57,12 +60,14 @@ impl Capacity {
             Self::Unasked => return None,
             Self::Moves(bps) if *bps >= wanted => return None,
             Self::Moves(bps) => format!(
-                "of {rate} is more than the gateway{} moves on this machine: {} with frames of 1514 B, measured now, and less with shorter ones",
+                "of {rate} exceeds the measured capacity of the gateway{} on this machine: {} with frames of 1514 B, less with shorter ones",
                 if cfg!(debug_assertions) { " of a debug build" } else { "" },
                 human::rate(*bps)
             ),
             Self::Unknown(why) => {
-                format!("of {rate} may be more than the gateway moves on this machine, which was not measured: {why}")
+                format!(
+                    "of {rate} may exceed the capacity of the gateway on this machine, which was not measured: {why}"
+                )
             }
         };
         Some(link.rate_warning(why))
@@ -103,7 +108,7 @@ mod tests {
         assert_eq!(said(Capacity::Moves(6e9), "6gbit"), None);
         assert_eq!(said(Capacity::Unasked, "6gbit"), None);
         let both = said(Capacity::Moves(5.9e9), "6gbit").expect("a warning");
-        assert!(both.starts_with("\"rate\" of 6 Gbit/s is more than") && both.contains("5.9 Gbit/s"), "{both}");
+        assert!(both.starts_with("\"rate\" of 6 Gbit/s exceeds") && both.contains("5.9 Gbit/s"), "{both}");
         let unknown = said(Capacity::Unknown("no namespaces".to_owned()), "6gbit").expect("a warning");
         assert!(unknown.contains("not measured: no namespaces"), "{unknown}");
         assert_eq!(Capacity::of(&link("1gbit")), Capacity::Unasked);

@@ -11,12 +11,12 @@ use crate::commands::{ctl, gateway, generate, qdisc, receive};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
-/// Without a command, runs the demo. Data goes to standard output, messages to standard error. Exit code 0: done; 1: the
-/// check, the claim or the run failed; 2: the command line or a file is wrong.
+/// Without a command, runs the demo. Data goes to standard output, messages to standard error. Exit code 0: done; 1:
+/// the check, the claim or the run failed; 2: the command line or a file is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "fairlink", version, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
@@ -25,24 +25,24 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
 }
 
-/// What `fairlink` can be asked to do; one file each in `commands/`.
+/// The commands of `fairlink`; one file each in `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show link sharing with real packets in a private network namespace: measured rates beside ideal ones.
     Demo(demo::Args),
-    /// Check a link file and print its scheduler's promises: shares, effective weights, bounds.
+    /// Check a link file and print shares, effective weights and bounds.
     Check(check::Args),
     /// Compute the ideal rate of every class: the exact hierarchical max-min fair allocation, with ceilings.
     Fluid(fluid::Args),
     /// Explain the rate of a class.
     Explain(explain::Args),
-    /// Compare two link files: which classes and keys differ, and what that changes for whom.
+    /// Compare two link files: differences of keys, shares, delay bounds and maximum rates.
     Diff(diff::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
     /// Check the claims of the five papers, one row each: the paper's value, the measured value, and the verdict.
     Reproduce(reproduce::Args),
-    /// Measure what the sources of a scenario send, without a link: rate, dispersion, correlation, burstiness.
+    /// Measure the traffic of a scenario's sources, without a link: rate, dispersion, correlation, burstiness.
     Traffic(traffic::Args),
     /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
     Clock(clock::Args),
@@ -72,12 +72,12 @@ pub(crate) enum Command {
     /// Send a scenario as real traffic.
     #[cfg(target_os = "linux")]
     Generate(generate::Args),
-    /// Measure what `generate` sends: rate, delay, loss and order per class.
+    /// Measure the traffic of `generate`: rate, delay, loss and order per class.
     #[cfg(target_os = "linux")]
     Receive(receive::Args),
-    /// List the schedulers with their features and promises, or those with the features that you need.
+    /// List the schedulers with their features and bounds, or those with the required features.
     Schedulers(schedulers::Args),
-    /// Print a JSON schema: of link files and scenarios, for editors, or of the documents that --json prints.
+    /// Print a JSON schema: of link files or scenarios, for editors, or of the documents of --json.
     Schema(schema::Args),
     /// Measure the cost of a packet under each scheduler on this machine.
     Bench(bench::Args),

@@ -1,5 +1,5 @@
-//! The commands, one file each: what it takes on the command line (`Args`), and `run`, which asks the libraries and prints what
-//! they say.
+//! The commands, one file each: command-line arguments (`Args`), and `run`, which calls the libraries and prints the
+//! results.
 
 pub(crate) mod bench;
 pub(crate) mod between;

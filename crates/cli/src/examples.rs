@@ -4,21 +4,21 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Of each command, and of those below it by both their names: what to type, and what it does.
+/// Examples of each command, subcommands with both names: a command line and its effect.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "fairlink",
         &[
-            ("fairlink", "Play the demo: real packets in a private network namespace."),
-            ("fairlink check scenarios/fig1.toml", "See what a link file promises."),
-            ("fairlink sim scenarios/exp2-H.toml", "Simulate who gets what."),
+            ("fairlink", "Run the demo: real packets in a private network namespace."),
+            ("fairlink check scenarios/fig1.toml", "Print the bounds of a link file."),
+            ("fairlink sim scenarios/exp2-H.toml", "Simulate the rates of classes."),
         ],
     ),
     (
         "demo",
         &[
-            ("fairlink demo --scheduler hls --scheduler kernel-htb", "Play two schedulers one after the other."),
-            ("fairlink demo --experiment 1 --simulate", "Play the other experiment in the simulator."),
+            ("fairlink demo --scheduler hls --scheduler kernel-htb", "Run two schedulers one after the other."),
+            ("fairlink demo --experiment 1 --simulate", "Run the other experiment in the simulator."),
         ],
     ),
     (
@@ -26,50 +26,44 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("fairlink check scenarios/fig1.toml", "Shares, weights and bounds under the file's scheduler."),
             ("fairlink check scenarios/fig1.toml --scheduler hdrr", "The same under another scheduler."),
-            ("fairlink check scenarios/fig1.toml --svg tree.svg", "The tree and its shares, drawn."),
-            ("fairlink check scenarios/gateway.toml --gateway", "Would a gateway take this file?"),
-            ("fairlink check big.toml --class office --json", "One class of a large file, for a program."),
+            ("fairlink check scenarios/fig1.toml --svg tree.svg", "Draw the tree with its shares."),
+            ("fairlink check scenarios/gateway.toml --gateway", "Check the file for a gateway."),
+            ("fairlink check big.toml --class office --json", "Print one class of a large file as JSON."),
         ],
     ),
     (
         "init",
         &[
-            ("fairlink init", "Asks for interfaces, rates and kind of use."),
+            ("fairlink init", "Ask for interfaces, rates and kind of use."),
             (
                 "fairlink init --kind home --in lan0 --out wan0 --down 100mbit --up 20mbit --file home.toml",
                 "The same without questions, for a machine between lan0 and wan0: home-down.toml and home-up.toml.",
             ),
             (
                 "fairlink init --kind office --egress eth0 --rate 40mbit",
-                "For what this machine itself sends by eth0, on standard output.",
+                "Shape the traffic that this machine sends on eth0; print the file.",
             ),
         ],
     ),
     (
         "diff",
         &[
-            (
-                "fairlink diff scenarios/simple.toml scenarios/simple-after.toml",
-                "What a reload would change, and for whom.",
-            ),
-            ("fairlink diff old.toml new.toml --json", "The same for a program."),
+            ("fairlink diff scenarios/simple.toml scenarios/simple-after.toml", "Show the effects of a reload."),
+            ("fairlink diff old.toml new.toml --json", "The same as JSON."),
         ],
     ),
     (
         "schema",
         &[
-            ("fairlink schema link > link.schema.json", "For an editor of TOML: completion and errors while you type."),
+            ("fairlink schema link > link.schema.json", "Completion and validation in a TOML editor."),
             ("fairlink schema scenario > scenario.schema.json", "The same for scenarios."),
-            ("fairlink schema documents", "The form of the documents that --json prints."),
+            ("fairlink schema documents", "Schema of the documents of --json."),
             ("fairlink schema keys", "The keys of link files, and the schedulers that honour them."),
         ],
     ),
-    (
-        "schema link",
-        &[("fairlink schema link > link.schema.json", "The schema that the first line of a file may name.")],
-    ),
+    ("schema link", &[("fairlink schema link > link.schema.json", "Schema for the first line of a link file.")]),
     ("schema scenario", &[("fairlink schema scenario > scenario.schema.json", "The same for scenarios.")]),
-    ("schema documents", &[("fairlink schema documents", "The form of the documents that --json prints.")]),
+    ("schema documents", &[("fairlink schema documents", "Schema of the documents of --json.")]),
     (
         "schema keys",
         &[
@@ -77,14 +71,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("fairlink schema keys --json", "The same with descriptions."),
         ],
     ),
-    ("expand", &[("fairlink expand scenarios/provider.toml", "The subscribers of a table as classes, one by one.")]),
+    ("expand", &[("fairlink expand scenarios/provider.toml", "Expand the subscribers of a table to classes.")]),
     (
         "fluid",
         &[
-            ("fairlink fluid scenarios/fig1.toml", "What everyone gets when all want all they can get."),
+            ("fairlink fluid scenarios/fig1.toml", "Rates with unlimited demand of all classes."),
             (
                 "fairlink fluid scenarios/fig1.toml --demand A1=inf,B2=inf,C=100mbit",
-                "What they get when only these three want something.",
+                "Rates with demand of three classes only.",
             ),
         ],
     ),
@@ -92,15 +86,15 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "explain",
         &[(
             "fairlink explain scenarios/fig1.toml --demand A1=inf,A2=inf --class A1",
-            "Why A1 gets what it gets, from the link down.",
+            "Explain the rate of A1, from the link down.",
         )],
     ),
     (
         "reproduce",
         &[
             ("fairlink reproduce --quick", "Try all claims with few runs."),
-            ("fairlink reproduce hls --out report", "Those of one paper, with a page of plots: report/index.html."),
-            ("fairlink reproduce drrpp.fig51", "One claim, with all its quantities and how to run it alone."),
+            ("fairlink reproduce hls --out report", "Claims of one paper, with a page of plots: report/index.html."),
+            ("fairlink reproduce drrpp.fig51", "One claim, with all quantities and commands to repeat it."),
         ],
     ),
     (
@@ -122,7 +116,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
             (
                 "fairlink traffic scenarios/thesis/exponential.toml --rho 100%,110%,135%,200%",
-                "Burstiness against the rate that drains it.",
+                "Burstiness as a function of the drain rate.",
             ),
         ],
     ),
@@ -131,9 +125,12 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "fairlink clock stamps.csv --make --jump 200s:5ms --jump 350s:-3ms --out plots",
-                "Make up two clocks, and find their skew, drift and jumps again.",
+                "Simulate two clocks and estimate their skew, drift and jumps.",
             ),
-            ("fairlink clock measured.csv --reference receive", "Where the sender's clock was set back."),
+            (
+                "fairlink clock measured.csv --reference receive",
+                "Use the receiver's clock as reference, if the sender's was set back.",
+            ),
         ],
     ),
     (
@@ -141,7 +138,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "fairlink between before.pcapng after.pcapng --link scenarios/gateway.toml",
-                "Delay, loss and order of each class of a device, from recordings with one clock.",
+                "Delay, loss and order of each class, from recordings with one clock.",
             ),
             (
                 "fairlink between before.pcap after.pcap --offset -12ms --out stamps",
@@ -154,31 +151,31 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0",
-                "Share what goes from eth1 to eth0; the other way passes unshaped.",
+                "Shape traffic from eth1 to eth0; the other direction is not shaped.",
             ),
             (
                 "fairlink gateway scenarios/gateway.toml --in eth1 --out eth0 --drain 1s",
-                "The same, and what is queued at Ctrl-C still leaves, for up to a second.",
+                "The same, and send queued packets for up to a second after Ctrl-C.",
             ),
             (
                 "fairlink gateway scenarios/gateway-home.toml --egress eth0",
-                "Share what this machine itself sends by eth0, until Ctrl-C.",
+                "Shape the traffic that this machine sends on eth0, until Ctrl-C.",
             ),
         ],
     ),
     (
         "ctl",
         &[
-            ("fairlink ctl stats", "What the gateway has received, sent, dropped and queued, and for how long."),
+            ("fairlink ctl stats", "Packets received, sent, dropped and queued, and delays."),
             (
                 "fairlink ctl stats --interval 1s",
-                "Also the rate of each class in the next second, beside its fluid ideal.",
+                "Also the rate of each class in the next second, with its fluid ideal.",
             ),
-            ("fairlink ctl watch", "The same again and again, drawn in place."),
+            ("fairlink ctl watch", "The same every second, drawn in place."),
             ("fairlink ctl watch --count 60 --json", "A line of JSON for each of the next sixty seconds."),
             (
                 "fairlink ctl trace t.pcapng",
-                "Record what passes, with class, queueing delay and drops in comments, until Ctrl-C.",
+                "Record packets, with class, queueing delay and drops in comments, until Ctrl-C.",
             ),
             ("fairlink ctl trace t.csv --duration 10s", "The same as a table, for ten seconds."),
         ],
@@ -188,11 +185,11 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "fairlink import libreqos ShapedDevices.csv --network network.json --direction both --out isp",
-                "A provider's circuits as tables, a link for each direction, and what changes for whom.",
+                "A provider's circuits as tables, a link for each direction, and rates before and after.",
             ),
             (
                 "fairlink import tc scenarios/import/eth0.show",
-                "What ran on eth0: (tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.show.",
+                "Output of: (tc -d qdisc show dev eth0; tc -d class show dev eth0; tc filter show dev eth0) > eth0.show.",
             ),
             (
                 "fairlink import tc scenarios/htb/htb.tc > htb.toml",
@@ -207,23 +204,17 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "tc",
         &[
-            ("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to."),
-            (
-                "fairlink tc export scenarios/simple.toml --dev eth1",
-                "The commands that set this link up in the kernel.",
-            ),
+            ("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "Convert tc commands to a link file."),
+            ("fairlink tc export scenarios/simple.toml --dev eth1", "Convert a link file to tc commands."),
         ],
     ),
     (
         "qdisc",
         &[
-            ("fairlink qdisc add scenarios/fig1.toml --dev eth0", "Share what eth0 sends, in the kernel."),
-            (
-                "fairlink qdisc show --dev eth0",
-                "How fast each class is beside its ideal, and what it has sent, lost and queued.",
-            ),
-            ("fairlink qdisc watch --dev eth0", "The same of each second, until Ctrl-C."),
-            ("fairlink qdisc change new.toml --dev eth0", "Other classes or rates, while packets are queued."),
+            ("fairlink qdisc add scenarios/fig1.toml --dev eth0", "Shape the traffic of eth0 in the kernel."),
+            ("fairlink qdisc show --dev eth0", "Rate and ideal of each class; packets sent, dropped and queued."),
+            ("fairlink qdisc watch --dev eth0", "The same every second, until Ctrl-C."),
+            ("fairlink qdisc change new.toml --dev eth0", "Change classes or rates while packets are queued."),
         ],
     ),
     (
@@ -231,7 +222,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "fairlink generate --tcp 192.0.2.1:5201 --connections 4 --congestion-control reno",
-                "Send by four TCP connections of the kernel.",
+                "Send over four TCP connections of the kernel.",
             ),
             ("fairlink generate scenarios/exp2-H.toml --out eth1", "Send a scenario as real frames."),
             (
@@ -243,27 +234,24 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "receive",
         &[
-            ("fairlink receive --in eth0", "Measure what comes from a generator, until Ctrl-C."),
-            (
-                "fairlink receive --in eth0 --clock realtime",
-                "From another machine: its clock is compared with this one's.",
-            ),
-            ("fairlink receive --tcp 5201", "Be the other end of `generate --tcp`."),
+            ("fairlink receive --in eth0", "Measure the traffic of a generator, until Ctrl-C."),
+            ("fairlink receive --in eth0 --clock realtime", "From another machine: also compare the clocks."),
+            ("fairlink receive --tcp 5201", "Receive the connections of `generate --tcp`."),
         ],
     ),
     (
         "schedulers",
         &[
-            ("fairlink schedulers", "All schedulers, what they honour and what they promise."),
-            ("fairlink schedulers --for latency,ceilings", "Which one do I want?"),
-            ("fairlink schedulers --json", "All of it for a program."),
+            ("fairlink schedulers", "All schedulers with their features and bounds."),
+            ("fairlink schedulers --for latency,ceilings", "Schedulers with these features."),
+            ("fairlink schedulers --json", "The same as JSON."),
         ],
     ),
     (
         "bench",
         &[
-            ("fairlink bench", "What a packet costs under each scheduler on this machine."),
-            ("fairlink bench --gateway", "What the gateway does here: packets a second, and the delay that it adds."),
+            ("fairlink bench", "Cost per packet of each scheduler on this machine."),
+            ("fairlink bench --gateway", "Packets per second and added delay of the gateway on this machine."),
         ],
     ),
     (
@@ -284,29 +272,29 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "ctl watch",
         &[
-            ("fairlink ctl watch", "Rates beside their ideals each second, drawn in place."),
-            ("fairlink ctl watch --class office --interval 5s", "One class, with those above and below it."),
+            ("fairlink ctl watch", "Rates and ideals every second, drawn in place."),
+            ("fairlink ctl watch --class office --interval 5s", "One class, with its ancestors and descendants."),
         ],
     ),
     (
         "ctl trace",
-        &[("fairlink ctl trace t.pcapng --duration 10s --snap 64B", "Ten seconds, of each packet the first 64 bytes.")],
+        &[("fairlink ctl trace t.pcapng --duration 10s --snap 64B", "Ten seconds; the first 64 bytes of each packet.")],
     ),
     (
         "ctl reload",
         &[
-            ("fairlink ctl reload home.toml --dry-run", "What would change?"),
-            ("fairlink ctl reload home.toml", "Change it, between two packets."),
+            ("fairlink ctl reload home.toml --dry-run", "Show the changes only."),
+            ("fairlink ctl reload home.toml", "Apply the file between two packets."),
         ],
     ),
     (
         "ctl rate",
         &[
-            ("fairlink ctl rate link 35mbit", "The line carries less than the file says."),
-            ("fairlink ctl rate office 20mbit", "Another guarantee, until the next file."),
+            ("fairlink ctl rate link 35mbit", "Lower the rate of the link."),
+            ("fairlink ctl rate office 20mbit", "Set a guarantee, until the next reload."),
         ],
     ),
-    ("ctl scheduler", &[("fairlink ctl scheduler htb", "The same classes under HTB, until the next file.")]),
+    ("ctl scheduler", &[("fairlink ctl scheduler htb", "The same classes under HTB, until the next reload.")]),
     (
         "import libreqos",
         &[(
@@ -317,58 +305,52 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "import tc",
         &[
-            ("fairlink import tc scenarios/import/eth0.show", "What `tc -d` shows of a running system."),
+            ("fairlink import tc scenarios/import/eth0.show", "Output of `tc -d` of a running system."),
             ("fairlink import tc scenarios/htb/htb.tc --rate 10mbit > htb.toml", "A script of tc commands."),
-            ("fairlink import tc --run shape.sh --set IF=eth0 -- 8000", "What a shell script gives when it runs."),
+            (
+                "fairlink import tc --run shape.sh --set IF=eth0 -- 8000",
+                "The commands of a shell script, recorded in a sandbox.",
+            ),
         ],
     ),
     (
         "import mikrotik",
-        &[("fairlink import mikrotik scenarios/import/export.rsc", "What `/export` of RouterOS writes.")],
+        &[("fairlink import mikrotik scenarios/import/export.rsc", "Output of `/export` of RouterOS.")],
     ),
     (
         "import k8s",
         &[(
             "fairlink import k8s scenarios/import/pods.json --rate 1gbit",
-            "What goes to the pods that `kubectl get pods -A -o json` lists.",
+            "Traffic to the pods of `kubectl get pods -A -o json`.",
         )],
     ),
     (
         "import libvirt",
         &[(
             "fairlink import libvirt scenarios/import/machine.xml scenarios/import/network.xml",
-            "What `virsh dumpxml` and `virsh net-dumpxml` write.",
+            "Output of `virsh dumpxml` and `virsh net-dumpxml`.",
         )],
     ),
-    (
-        "import pf",
-        &[("fairlink import pf scenarios/import/pf.conf", "What pf.conf with ALTQ amounts to; hfsc keeps its curves.")],
-    ),
-    (
-        "tc import",
-        &[("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "The link file that these commands amount to.")],
-    ),
-    (
-        "tc export",
-        &[("fairlink tc export scenarios/simple.toml --dev eth1", "The commands that set this link up in the kernel.")],
-    ),
+    ("import pf", &[("fairlink import pf scenarios/import/pf.conf", "pf.conf with ALTQ; hfsc keeps its curves.")]),
+    ("tc import", &[("fairlink tc import scenarios/htb/htb.tc --rate 10mbit", "Convert tc commands to a link file.")]),
+    ("tc export", &[("fairlink tc export scenarios/simple.toml --dev eth1", "Convert a link file to tc commands.")]),
     (
         "qdisc add",
         &[(
             "fairlink qdisc add scenarios/fig1.toml --dev eth0",
-            "Share what eth0 sends, with filters for the file's matches.",
+            "Shape the traffic of eth0, with filters for the file's matches.",
         )],
     ),
     (
         "qdisc change",
-        &[("fairlink qdisc change new.toml --dev eth0", "Other classes or rates, while packets are queued.")],
+        &[("fairlink qdisc change new.toml --dev eth0", "Change classes or rates while packets are queued.")],
     ),
     (
         "qdisc show",
         &[("fairlink qdisc show --dev eth0 --interval 1s", "Counters, and the rate of each class in the next second.")],
     ),
-    ("qdisc watch", &[("fairlink qdisc watch --dev eth0", "The same of each second, until Ctrl-C.")]),
-    ("qdisc del", &[("fairlink qdisc del --dev eth0", "eth0 has its default queueing discipline again.")]),
+    ("qdisc watch", &[("fairlink qdisc watch --dev eth0", "The same every second, until Ctrl-C.")]),
+    ("qdisc del", &[("fairlink qdisc del --dev eth0", "Restore the default queueing discipline of eth0.")]),
 ];
 
 fn of(command: &str) -> &'static [(&'static str, &'static str)] {
@@ -461,7 +443,7 @@ mod tests {
     fn every_command_in_the_documents_is_one_that_is_understood() {
         let shown = shown();
         assert!(shown.len() > 60, "{}", shown.len());
-        // What stands for something else there, or is cut short.
+        // Placeholders and abridged lines.
         let abridged = |command: &str| command.contains("...") || command.contains('[') || command.contains('\\');
         for (page, command) in shown.iter().filter(|(_, command)| !abridged(command)) {
             let words = words(command);

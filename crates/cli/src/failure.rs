@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well, and the exit codes.
+//! Failures of commands, and the exit codes.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use fairlink_net::LogEvent;
 use crate::log;
 use crate::style::shown;
 
-/// Why a command did not do what was asked.
+/// Reason for the failure of a command.
 #[derive(Debug)]
 pub(crate) enum CliError {
     /// The check, the claim or the run failed: exit 1.
@@ -23,10 +23,10 @@ pub(crate) enum CliError {
     Wrong(anyhow::Error),
     /// A file is wrong, at a place that can be shown: exit 2.
     File(miette::Report),
-    /// It has been said in the log already: this exit code.
+    /// Already logged: only the exit code is left.
     #[cfg(target_os = "linux")]
     Logged(u8),
-    /// Nobody reads the output any more, as in `fairlink schedulers | head -1`: exit 0.
+    /// The reader of the output has gone, as in `fairlink schedulers | head -1`: exit 0.
     ClosedPipe,
 }
 
@@ -41,7 +41,7 @@ impl CliError {
         Self::Wrong(anyhow!("{message}"))
     }
 
-    /// The same, said of a part of the work.
+    /// Adds the part of the work that failed.
     pub(crate) fn within(self, what: String) -> Self {
         match self {
             Self::Failed(error) => Self::Failed(error.context(what)),
@@ -67,7 +67,7 @@ impl CliError {
         Self::Logged(code)
     }
 
-    /// Tells the user, and gives the exit code.
+    /// Prints the error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         // A closed standard error is no reason to panic. Several commands that write into one file write whole lines.
         let mut err = io::stderr().lock();
@@ -91,7 +91,7 @@ impl CliError {
     }
 }
 
-/// An error and its causes, each said once: many say their cause themselves.
+/// Formats an error and its causes, each once: many errors include their cause.
 fn chain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said {
         said if said.is_empty() => cause,

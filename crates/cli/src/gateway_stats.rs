@@ -9,15 +9,15 @@ use crate::failure::CliError;
 use crate::human;
 use crate::out::Out;
 
-/// Up to so many classes are all shown. Of more, so many leaves are.
+/// Maximum number of classes that are all shown, and of leaves shown of more classes.
 pub(crate) const MOST: usize = 64;
 
-/// Which classes are shown.
+/// Selection of classes to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classes {
     /// All of them.
     All,
-    /// Those that received most, where there are more than [`MOST`].
+    /// Those that received most, if there are more than [`MOST`].
     Busiest,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
     out.table(&head, rows.collect(), 1..head.len())?;
     if shown.len() < stats.classes.len() {
         out.paragraph(&format!(
-            "{} of {} classes: those that received most bytes, and those above them; `fairlink ctl stats --all` shows all, --json too",
+            "{} of {} classes, by bytes received, with their parents; `fairlink ctl stats --all` or --json shows all",
             shown.len(),
             stats.classes.len()
         ), 2)?;
@@ -121,10 +121,12 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
     if let Some(delay) = stats.delay_s.filter(|delay| delay.packets > 0) {
         let more = match gateway.leaves_without_delays {
             0 => String::new(),
-            leaves => format!(" ({leaves} of the classes count only here: one by one, the first 1024 are measured)"),
+            leaves => {
+                format!(" ({leaves} classes are counted only in this total: the first 1024 have delays of their own)")
+            }
         };
         let [p50, p99, max] = [delay.p50, delay.p99, delay.max].map(human::known_time);
-        out.paragraph(&format!("delay of all: p50 {p50}, p99 {p99}, max {max}{more}"), 2)?;
+        out.paragraph(&format!("delay, all classes: p50 {p50}, p99 {p99}, max {max}{more}"), 2)?;
     }
     if let Some(reverse) = gateway.reverse {
         out.paragraph(
@@ -139,8 +141,7 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
     let work = 1.0 - time.idle - time.spinning;
     if work > 0.0 && time.sampled_turns > 0 {
         out.paragraph(&format!(
-            "data thread: {} of a processor; {} of its time at work, {} awake with nothing to do, {} asleep; of the work the \
-             scheduler {}, classifying {}",
+            "data thread: {} of a processor; time: {} busy, {} polling idle, {} asleep; of the busy time: scheduler {}, classifier {}",
             human::percent(time.processor),
             human::percent(work),
             human::percent(time.spinning),
@@ -158,10 +159,10 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             let share = human::percent(ns as f64 / all.max(1) as f64);
             vec![stage.to_owned(), share, human::time(ns as f64 / 1e9), each.unwrap_or_else(|| "-".to_owned())]
         });
-        out.table(&["stage", "of the work", "time", "ns per packet"], rows.collect(), 1..4)?;
+        out.table(&["stage", "of busy time", "time", "ns per packet"], rows.collect(), 1..4)?;
         out.paragraph(
             &format!(
-                "{} packets came and {} went in {} turns",
+                "{} packets received and {} sent in {} iterations",
                 profile.received_packets, profile.sent_packets, profile.turns
             ),
             2,

@@ -1,6 +1,6 @@
-//! Ctrl-C: the first asks for a clean end, the second ends the process at once. A terminal that is closed (SIGHUP) asks for a clean
-//! end too, as often as it likes. Elsewhere than on Linux a closed terminal does what the system does by default, because only Linux tells
-//! whether SIGHUP is ignored, as `nohup` has it; Windows has no such signal.
+//! Ctrl-C: the first requests a clean end, the second ends the process at once. A closed terminal (SIGHUP) requests a
+//! clean end, too, any number of times. On systems other than Linux a closed terminal has the system's default effect,
+//! because only Linux shows whether SIGHUP is ignored, as by `nohup`. Windows has no such signal.
 
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
@@ -16,11 +16,12 @@ use signal_hook::flag;
 
 use crate::failure::CliError;
 
-/// A flag that SIGINT, SIGTERM and, on Linux, SIGHUP set. No thread is started: a private network namespace cannot be entered from a process
-/// that has several.
+/// A flag that SIGINT, SIGTERM and, on Linux, SIGHUP set. No thread is started: a private network namespace cannot be
+/// entered from a process that has several.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, CliError> {
     let stop = stop_flag_without_hangup()?;
-    // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays ignored.
+    // Shell and kernel may both send it when a terminal closes, so a second one ends nothing. Under `nohup` it stays
+    // ignored.
     #[cfg(target_os = "linux")]
     if !is_ignored(SIGHUP) {
         flag::register(SIGHUP, Arc::clone(&stop)).map_err(CliError::failed)?;
@@ -28,7 +29,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, CliError> {
     Ok(stop)
 }
 
-/// What a SIGHUP means to a process that runs for long.
+/// Meaning of a SIGHUP to a long-running process.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
@@ -38,7 +39,8 @@ pub(crate) enum Meaning {
     TerminalClosed,
 }
 
-/// Tells the two meanings of SIGHUP apart: it is a wish to read files again, unless there was a terminal and it has gone.
+/// Distinguishes the two meanings of SIGHUP: a request to read files again, unless there was a terminal that has been
+/// closed.
 #[cfg(target_os = "linux")]
 pub(crate) struct Hangup {
     came: Arc<AtomicBool>,
@@ -51,8 +53,9 @@ static HELD: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 #[cfg(target_os = "linux")]
 impl Hangup {
-    /// Keeps a SIGHUP from ending this process, and remembers it for [`Hangup::new`]. Called before the command line is read, because a service
-    /// that was just started may be told at once to read its files again. Under `nohup` it stays ignored.
+    /// Keeps a SIGHUP from ending this process, and remembers it for [`Hangup::new`]. Called before the command line is
+    /// parsed, because a service manager may request a reload of a service that has just been started. Under `nohup`
+    /// the signal stays ignored.
     pub(crate) fn hold() -> Result<(), CliError> {
         let came = Arc::new(AtomicBool::new(false));
         if HELD.set(Arc::clone(&came)).is_ok() && !is_ignored(SIGHUP) {
@@ -61,14 +64,14 @@ impl Hangup {
         Ok(())
     }
 
-    /// From now on, and from [`Hangup::hold`] on where that was called.
+    /// Observes the signal from now on, or from [`Hangup::hold`] on if that was called.
     pub(crate) fn new() -> Result<Self, CliError> {
         Self::hold()?;
         let came = HELD.get().map(Arc::clone).unwrap_or_default();
         Ok(Self { came, had_terminal: has_terminal() })
     }
 
-    /// What came since it was last asked.
+    /// Returns the meaning of a signal received since the last call.
     pub(crate) fn take(&self) -> Option<Meaning> {
         let closed = || self.had_terminal && !has_terminal();
         self.came
@@ -94,7 +97,7 @@ pub(crate) fn stop_flag_without_hangup() -> Result<Arc<AtomicBool>, CliError> {
     Ok(stop)
 }
 
-/// Returns true if this process was started with `signal` ignored. No, where the system does not say.
+/// Returns true if this process was started with `signal` ignored; false if the system does not report it.
 #[cfg(target_os = "linux")]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -10,7 +10,7 @@ use fairlink_core::ClassId;
 use crate::failure::CliError;
 use crate::style::report;
 
-/// What is wrong with a file is the user's to mend.
+/// Errors of a file are the user's to correct.
 impl From<Problems> for CliError {
     fn from(problems: Problems) -> Self {
         // A problem that has no place in the file would not name it.
@@ -35,7 +35,7 @@ impl From<Refused> for CliError {
     }
 }
 
-/// Shows what is doubtful but usable, to standard error.
+/// Prints warnings to standard error.
 pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
     warnings.into_iter().for_each(|warning| report(&miette::Report::new(warning)));
 }
@@ -47,7 +47,7 @@ pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, CliError> {
     Ok(link)
 }
 
-/// A warning of the leaves that no frame can reach where frames are told apart by matches alone.
+/// Returns a warning about unreachable leaves, if frames are classified by matches only.
 #[cfg(target_os = "linux")]
 pub(crate) fn reach_warning(link: &LinkFile) -> Option<Problem> {
     link.unreachable_warning(link.unreachable())
@@ -58,13 +58,13 @@ pub(crate) fn indented(link: &LinkFile, class: ClassId) -> String {
     format!("{}{}", "  ".repeat(link.tree.depth(class) - 1), link.names.name(class))
 }
 
-/// A link file and what its leaves ask for.
+/// A link file and the demands of its leaves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FluidArgs {
     /// The link file.
     pub(crate) link: PathBuf,
-    /// Demands of the leaves, such as A1=inf,C=300mbit. `inf` means as much as possible; a leaf that is not named has no demand [default:
-    /// every leaf inf].
+    /// Demands of the leaves, such as A1=inf,C=300mbit. `inf` means as much as possible; a leaf that is not named has
+    /// no demand [default: every leaf inf].
     #[arg(long, value_name = "LEAF=RATE,...")]
     pub(crate) demand: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! The log of a process that runs for long: a line for each message on standard error, with time, level and fields, as text or as JSON.
+//! The log of a long-running process: a line for each message on standard error, with time, level and fields, as text
+//! or JSON.
 //!
-//! Text that goes to the journal has no time, because the journal stamps each line, and begins with the priority in the form that the
-//! journal takes out again (`<4>`). JSON has its time everywhere, so that each line is whole by itself.
+//! Text for the journal has no time, because the journal stamps each line, and begins with the priority in the form
+//! that the journal parses (`<4>`). JSON always has the time, so that each line is complete.
 
 use std::fmt::{self, Write};
 use std::io;
@@ -46,11 +47,11 @@ impl From<Least> for Level {
     }
 }
 
-/// Which messages are written, and in which form.
+/// Level and format of log messages.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Form of the messages on standard error: text (time, level, message, fields; in the journal without the time, which it adds
-    /// itself), json (an object in each line).
+    /// Form of the messages on standard error: text (time, level, message, fields; in the journal without the time,
+    /// which it adds itself), json (an object in each line).
     #[arg(long = "log", value_name = "FORM", default_value = "text", hide_possible_values = true)]
     format: Format,
     /// Minimum level of messages: error, warn, info, debug.
@@ -71,7 +72,7 @@ impl LogArgs {
         };
     }
 
-    /// Returns true where each line is an object.
+    /// Returns true if each line is an object.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
@@ -89,7 +90,8 @@ pub(crate) fn write(event: &LogEvent) {
     }
 }
 
-/// Returns true where standard error is the stream to the journal that the service manager names, and not a file that it was redirected to.
+/// Returns true if standard error is the journal stream that the service manager names, and not a file that it was
+/// redirected to.
 fn is_journal() -> bool {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let own = io::stderr().as_fd().try_clone_to_owned().map(std::fs::File::from).and_then(|file| file.metadata());

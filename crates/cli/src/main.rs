@@ -1,9 +1,10 @@
-//! The `fairlink` command. Thin: what it can do, the libraries can do.
+//! The `fairlink` command: a thin front end of the libraries.
 //!
-//! The command line is a type in `cli.rs`; each command has a file in `commands/`; what they print goes through `out.rs`.
+//! The command line is a type in `cli.rs`; each command has a file in `commands/`; what they print goes through
+//! `out.rs`.
 //!
-//! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check, the claim or the run failed;
-//! 2: the command line or a file is wrong.
+//! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check, the claim or the run
+//! failed; 2: the command line or a file is wrong.
 #![forbid(unsafe_code)]
 
 mod args;

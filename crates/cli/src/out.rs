@@ -16,7 +16,7 @@ use supports_unicode::Stream;
 use crate::failure::CliError;
 use crate::out::picture::Canvas;
 
-/// Where a command's data goes.
+/// Output of a command's data.
 pub(crate) struct Out {
     /// True if the user asked for JSON.
     pub(crate) json: bool,
@@ -63,7 +63,7 @@ impl Out {
         Ok(())
     }
 
-    /// A sentence or more. Where lines are too narrow for it, it goes on in the next line, set in by `hang`.
+    /// Prints a paragraph. On narrow terminals it is wrapped, with continuation lines indented by `hang`.
     pub(crate) fn paragraph(&mut self, text: &str, hang: usize) -> Result<(), CliError> {
         match self.width() {
             Some(width) => wrapped(text, width, hang).iter().try_for_each(|line| self.line(line)),
@@ -81,8 +81,8 @@ impl Out {
         table::fitted(head, &rows, right, self.width()).iter().try_for_each(|line| self.line(&line.text))
     }
 
-    /// A table of rows that are made twice, once to see how wide the columns are: there may be millions of them. Its head and cells
-    /// stand as in [`Out::table`].
+    /// A table of rows that are made twice, once to see how wide the columns are: there may be millions of them. Its
+    /// head and cells stand as in [`Out::table`].
     pub(crate) fn rows(
         &mut self,
         head: &[impl AsRef<str>],
@@ -111,7 +111,7 @@ impl Out {
         Ok(())
     }
 
-    /// Columns of a line, where something is too wide for it; `None` where nobody's eyes have to find a line again.
+    /// Columns of a line for wrapping; `None` if lines are not wrapped.
     pub(crate) fn width(&self) -> Option<usize> {
         columns(&Term::stdout())
     }
@@ -126,7 +126,7 @@ impl Out {
         Term::stdout().is_term()
     }
 
-    /// What pictures can be drawn with and on.
+    /// Capabilities of the terminal for drawings.
     pub(crate) fn canvas(&self) -> Canvas {
         let width = self.width().unwrap_or(100);
         Canvas { width, blocks: supports_unicode::on(Stream::Stdout), colour: self.colour() }
@@ -144,7 +144,7 @@ impl Out {
         self.flush()
     }
 
-    /// Hands over what is buffered, so that it is seen now.
+    /// Flushes the buffered output.
     pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush()?;
         Ok(())
@@ -157,7 +157,8 @@ impl Out {
     }
 }
 
-/// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer stays whole.
+/// Lines of at most `width` columns, all but the first set in by `hang`, broken between words. A word that is longer
+/// stays whole.
 pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
@@ -179,7 +180,7 @@ pub(crate) fn wrapped(text: &str, width: usize, hang: usize) -> Vec<String> {
     lines
 }
 
-/// Columns of a line: what `COLUMNS` says, else what the terminal has.
+/// Columns of a line: `COLUMNS`, else the width of the terminal.
 pub(crate) fn columns(term: &Term) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = || term.is_term().then(|| usize::from(term.size().1));
@@ -189,11 +190,11 @@ pub(crate) fn columns(term: &Term) -> Option<usize> {
 /// A terminal that says to be narrower, or to have no width, is not believed.
 const NARROWEST: usize = 40;
 
-/// Makes a directory to write into, where there is none.
+/// Makes an output directory if it is missing.
 pub(crate) fn make_directory(path: &Path) -> Result<(), CliError> {
     if path.exists() && !path.is_dir() {
         let path = path.display();
-        return Err(CliError::wrong(format!("--out {path}: this is a file; name a directory, or one to be made")));
+        return Err(CliError::wrong(format!("--out {path}: this is a file; name a directory")));
     }
     fs::create_dir_all(path)
         .map_err(|error| CliError::wrong(format!("--out {}: the directory cannot be made: {error}", path.display())))
@@ -204,7 +205,8 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _ = io::stderr().lock().write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
-/// A sentence or more to standard error. On a terminal that is too narrow for it, it goes on in the next line, set in by `hang`.
+/// Prints a paragraph to standard error. On a narrow terminal it is wrapped, with continuation lines indented by
+/// `hang`.
 pub(crate) fn note_paragraph(text: &str, hang: usize) {
     match columns(&Term::stderr()) {
         Some(width) => wrapped(text, width, hang).iter().for_each(note),
@@ -212,10 +214,10 @@ pub(crate) fn note_paragraph(text: &str, hang: usize) {
     }
 }
 
-/// Writes a file that is not there yet. Where it cannot be written whole, nothing of it stays.
+/// Writes a new file. If it cannot be written completely, it is removed.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::AlreadyExists`] where there is something of this name, which is left alone.
+/// The system's error; [`io::ErrorKind::AlreadyExists`] if the name exists, which is not changed.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(bytes).inspect_err(|_| {
@@ -224,7 +226,7 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes all of these files by [`write_new`], or none. An error says of `flag` which file it was, and what helps.
+/// Writes all of these files by [`write_new`], or none. An error names `flag`, the file and a remedy.
 pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(), CliError> {
     for (place, (path, text)) in files.iter().enumerate() {
         if let Err(error) = write_new(path, text.as_bytes()) {
@@ -234,7 +236,7 @@ pub(crate) fn write_all_new(flag: &str, files: &[(PathBuf, &str)]) -> Result<(),
             let path = path.display();
             return Err(CliError::wrong(match error.kind() {
                 io::ErrorKind::AlreadyExists => {
-                    format!("{flag}: {path} is there already and is kept; choose another name, or remove it")
+                    format!("{flag}: {path} already exists; choose another name, or remove it")
                 }
                 _ => format!("{flag}: {path} cannot be written: {error}; nothing is written"),
             }));

@@ -1,4 +1,4 @@
-//! Which classes of a tree are shown, where it has more than anybody reads.
+//! Selection of classes to show of a large tree.
 
 use fairlink_config::LinkFile;
 use fairlink_core::ClassId;
@@ -15,10 +15,11 @@ const EXAMPLES: usize = 20;
 /// Which classes to show.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct RowArgs {
-    /// Show every class. Above 300 classes text has the upper levels and a summary otherwise; JSON always has all.
+    /// Show every class. By default, text has the upper levels and a summary of more than 300 classes; JSON always has
+    /// all.
     #[arg(long)]
     all: bool,
-    /// Show this class alone; in text with those above it.
+    /// Show only this class; in text with its ancestors.
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     class: Option<String>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// How many there are.
+    /// Number of classes.
     pub(crate) fn len(&self) -> usize {
         self.some.as_ref().map_or(self.classes, Vec::len)
     }
@@ -56,18 +57,18 @@ impl RowArgs {
         self.class.as_deref()
     }
 
-    /// Returns true if so many rows are to be shown.
+    /// Returns true if this number of rows is to be shown.
     pub(crate) fn shows(&self, rows: usize) -> bool {
         self.all || rows <= MOST_ROWS
     }
 
-    /// What JSON has: all, or the class that is asked for.
+    /// Returns the classes for JSON: all, or the selected one.
     pub(crate) fn in_json(&self, link: &LinkFile) -> Result<Rows, CliError> {
         let some = self.class(link)?.map(|class| vec![class]);
         Ok(Rows { some, classes: link.tree.len() - 1, summarised: false })
     }
 
-    /// What text has.
+    /// Returns the classes for text.
     pub(crate) fn in_text(&self, link: &LinkFile) -> Result<Rows, CliError> {
         let tree = &link.tree;
         let classes = tree.len() - 1;
@@ -86,7 +87,8 @@ impl RowArgs {
     }
 }
 
-/// As many levels as have at most [`MOST_ROWS`] classes together; where the first has more, the first few of it.
+/// Returns the upper levels that have at most [`MOST_ROWS`] classes together; if the first level has more, its first
+/// classes.
 fn upper_levels(link: &LinkFile) -> Vec<ClassId> {
     let tree = &link.tree;
     let mut by_level = vec![0usize; tree.levels() + 1];
@@ -102,7 +104,7 @@ fn upper_levels(link: &LinkFile) -> Vec<ClassId> {
     }
 }
 
-/// Says in text what was left out: of each level how many classes there are, and the extremes of `rate`, which is headed `title`.
+/// Summarises the omitted classes: for each level their number, and the extremes of `rate`, with the heading `title`.
 pub(crate) fn summary(
     link: &LinkFile,
     rows: &Rows,

@@ -21,14 +21,14 @@ pub(crate) fn set() {
     }));
 }
 
-/// A finding in a file, as text with the place drawn where there is a terminal for it.
+/// Formats a finding in a file; the excerpt is drawn on capable terminals.
 pub(crate) fn shown(report: &miette::Report) -> String {
-    // The message is set in by two blanks, as what is drawn below it.
+    // The message is indented by two blanks, like the excerpt below it.
     let text = format!("{report:?}");
     text.trim_start_matches('\n').lines().map(|line| flush(line) + "\n").collect()
 }
 
-/// A line without its blanks where a message begins.
+/// Removes the indentation of a message's first line.
 fn flush(line: &str) -> String {
     let bare = console::strip_ansi_codes(line.trim_start());
     let begins = ["error:", "WARNING:"].iter().any(|word| bare.starts_with(word));

@@ -1,5 +1,5 @@
-//! Nanoseconds of finding a frame's class, as a Markdown table: rules of several kinds and numbers, for frames of flows that were seen
-//! before and for frames of flows that never were.
+//! Nanoseconds of finding a frame's class, as a Markdown table: rules of several kinds and numbers, for frames of flows
+//! that were seen before and for frames of flows that never were.
 //!
 //! ```text
 //! cargo bench -p fairlink-config --bench classify              # 8 to 65,536 rules
@@ -14,9 +14,9 @@ use std::time::Instant;
 use fairlink_config::matching::{Classifier, FrameKey, IpVersion, Match, PortRange, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
 
-/// Each figure is the median of so many runs ...
+/// Runs per figure; the figure is their median ...
 const RUNS: usize = 7;
-/// ... of so many frames.
+/// ... and frames per run.
 const FRAMES: u32 = 20_000;
 /// Flows that come again and again.
 const FLOWS: u32 = 1000;

@@ -1,4 +1,5 @@
-//! `[[change]]` of a scenario file: what becomes of its link while it runs, and when its sources have a class to send to.
+//! `[[change]]` of a scenario file: changes of its link during the run, and the times at which classes of its sources
+//! exist.
 
 use std::collections::HashMap;
 
@@ -20,9 +21,9 @@ pub const MAX_CHANGES: usize = 100;
 pub struct Change {
     /// When: after the start of the run and after the change before it, and before the end of the run.
     pub at: Nanos,
-    /// The file as the scenario names it; `[[change]]` where the link stands in the scenario itself.
+    /// The file as the scenario names it; `[[change]]` if the link is in the scenario itself.
     pub name: String,
-    /// The scheduler from then on, where the scenario names one. What the link's own file says of it is left aside.
+    /// Scheduler from then on, if the scenario names one. The scheduler of the link's own file is ignored.
     pub scheduler: Option<&'static SchedulerInfo>,
     /// The link and its classes from then on, read for the scheduler that is to run.
     pub link: LinkFile,
@@ -30,7 +31,7 @@ pub struct Change {
     pub classes: Vec<ClassId>,
 }
 
-/// The changes of the scenario's own link, `first`, and those that could be read where some cannot.
+/// Reads the changes of the scenario's own link, `first`; invalid ones are skipped.
 pub(crate) fn changes(
     document: &Table<'_, '_>,
     first: &LinkFile,
@@ -44,13 +45,13 @@ pub(crate) fn changes(
         log.error(document.key_span("change"), ProblemKind::Misplaced { key: "change", why, help });
     };
     if document.get("peer").is_some() || document.get("pool").is_some() {
-        let why = "is for a link that runs alone, and this scenario has [[peer]] or [[pool]]".to_owned();
-        refuse(why, "leave out one or the other", log);
+        let why = "needs a single link, and this scenario has [[peer]] or [[pool]]".to_owned();
+        refuse(why, "remove one of them", log);
         return Vec::new();
     }
     let tables = value.list(EXPECTED, log).unwrap_or_default();
     if tables.len() > MAX_CHANGES {
-        refuse(format!("stands there {} times; the limit is {MAX_CHANGES}", tables.len()), "leave some out", log);
+        refuse(format!("is given {} times; the limit is {MAX_CHANGES}", tables.len()), "remove some", log);
         return Vec::new();
     }
     let mut numbers: HashMap<String, ClassId> = HashMap::new();
@@ -64,7 +65,7 @@ pub(crate) fn changes(
         table.only(&KEYS, log);
         let at = table.need("at", "at = \"10s\"", log).and_then(|value| time(value, &mut before, duration, log));
         let named = table.get("scheduler").map(|value| scheduler(value, log));
-        // What follows a scheduler that is not known would be checked for the wrong one.
+        // With an unknown scheduler, later checks would use the wrong one.
         let Some(scheduler) = named.map_or(Some(None), |known| known.map(Some)) else { continue };
         runs = scheduler.unwrap_or(runs);
         let options = ReadOptions { leniency: options.leniency, scheduler: Some(runs.name) };
@@ -119,7 +120,7 @@ pub(crate) fn names(first: &LinkFile, changes: &[Change]) -> Vec<String> {
     names
 }
 
-/// A link and what becomes of it, as its sources see it.
+/// A link and its changes, as seen by its sources.
 #[derive(Clone, Copy)]
 pub(crate) struct Course<'a> {
     pub(crate) first: &'a LinkFile,
@@ -143,13 +144,13 @@ impl<'a> Course<'a> {
         later.or_else(|| leaf(&self.first.tree, &self.first.names, name, span, log))
     }
 
-    /// What the class gets of the link in bit/s when all send; 0 for one that only a change brings.
+    /// Rate of the class in bit/s while all classes send; 0 for a class that only a change adds.
     pub(crate) fn share(&self, class: ClassId) -> u64 {
         let tree = &self.first.tree;
         if class.index() < tree.len() { tree.rate_all_busy(class) } else { 0 }
     }
 
-    /// The class's guarantee in bit/s. Where it has none, what it gets of the link when all send.
+    /// Guarantee of the class in bit/s; without one, its rate while all classes send.
     pub(crate) fn guarantee(&self, class: ClassId) -> u64 {
         let trees = std::iter::once((&self.first.tree, class)).chain(self.changes.iter().filter_map(|change| {
             let id = change.classes.iter().position(|&other| other == class)?;
@@ -162,7 +163,7 @@ impl<'a> Course<'a> {
         })
     }
 
-    /// Reports it at `span` where a source is active while its class is not there.
+    /// Reports an error at `span` if a source is active while its class does not exist.
     pub(crate) fn check_active(&self, class: ClassId, name: &str, active: &[Interval], span: Span, log: &mut Log) {
         let Some(duration) = self.duration.filter(|_| !self.changes.is_empty()) else { return };
         let whole = [Interval { start: Nanos::ZERO, end: duration }];

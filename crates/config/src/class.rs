@@ -33,16 +33,16 @@ impl Place {
     }
 }
 
-/// A class as written, before it has a place in the tree. What few classes have stands in lists of [`RawClasses`].
+/// A class as written, before it is in the tree. Rare settings are in lists of [`RawClasses`].
 #[derive(Debug)]
 pub(crate) struct RawClass {
     pub(crate) config: ClassConfig,
     pub(crate) name_at: Place,
-    /// The place of the guarantee or weight, or of the name where there is neither.
+    /// Place of the guarantee or weight, or of the name if there is neither.
     pub(crate) share_at: Place,
-    /// True where the file gives no `buffer`, so that [`default_limits`] are its limits.
+    /// True if the file gives no `buffer`, so that [`default_limits`] are its limits.
     pub(crate) default_queue: bool,
-    /// The name of its parent in `RawClasses::parents`, and where the file has it.
+    /// Name of its parent in `RawClasses::parents`, and its place in the file.
     parent: Option<(Place, Place)>,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct RawClasses {
     pub(crate) all: Vec<RawClass>,
     /// The class at position i has the id i + 1 here, the link has 0.
     pub(crate) names: Names,
-    /// Classes whose name another has already, with the position of that.
+    /// Classes with a duplicate name, with the position of the first class of that name.
     pub(crate) duplicates: Vec<(usize, usize)>,
     /// Names of parents; siblings in a row share one.
     parents: String,
-    /// By position: the places of what a scheduler may not be able to honour; the first of each kind.
+    /// By position: places of settings that a scheduler may not support; the first of each feature.
     pub(crate) features: Vec<(u32, Feature, Place)>,
     /// By position: the first setting that only a leaf may have.
     pub(crate) leaf_only: Vec<(u32, &'static str, Place)>,
@@ -106,7 +106,7 @@ impl RawClasses {
     }
 }
 
-/// What a class needs to know of the link.
+/// Properties of the link that classes depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkFacts {
     pub(crate) rate: Option<Rate>,
@@ -115,7 +115,7 @@ pub(crate) struct LinkFacts {
 /// A class's table: the keys that it sets.
 type Keys<'a, 's> = Present<'a, 's, ClassConfig>;
 
-/// Reads one class and adds it to `classes`. `None` where it has no usable name; everything that is wrong is in the log.
+/// Reads one class and adds it to `classes`. `None` without a usable name; all errors are in the log.
 pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClasses, log: &mut Log) -> Option<()> {
     let keys = table.present(&CLASS, &[], log);
     table.not_both("guarantee", "weight", log);
@@ -135,7 +135,7 @@ pub(crate) fn read(table: &Table<'_, '_>, link: LinkFacts, classes: &mut RawClas
     let parent = named("parent", log);
     if let Some((pool, place)) = named("pool", log) {
         classes.pools.push((position, pool.to_owned(), place));
-        // What it may borrow ends where its link does.
+        // Borrowing is limited by its link.
         config.ceiling = config.ceiling.or(link.rate);
     }
     if let Some(value) = keys.get("classid") {
@@ -169,7 +169,7 @@ fn classid(value: Value<'_, '_>, log: &mut Log) -> Option<Classid> {
     let text = value.string("a class number as in tc: classid = \"1:2\"", log)?;
     let classid = Classid::parse(text);
     if classid.is_none() {
-        let why = format!("of {text:?} is no class number: MAJOR:MINOR, both hexadecimal from 1 to ffff");
+        let why = format!("of {text:?} is not a class number: MAJOR:MINOR, both hexadecimal from 1 to ffff");
         log.error(value.span(), ProblemKind::Misplaced { key: "classid", why, help: "write it as in tc: \"1:2\"" });
     }
     classid
@@ -223,12 +223,12 @@ fn field(
     })
 }
 
-/// Only a queue that chooses what to drop may mark packets instead.
+/// Only a queue that chooses its drops can mark packets instead.
 fn check_ecn(keys: &Keys<'_, '_>, log: &mut Log) {
     let fifo = keys.get("queue").is_none_or(|queue| queue.value.get_ref().as_str() == Some("fifo"));
     if let Some(value) = keys.get("ecn").filter(|_| fifo) {
-        let why = "says nothing to a fifo, which drops only when it is full".to_owned();
-        let help = "set queue = \"codel\" or \"fq_codel\", or leave it out";
+        let why = "has no effect on a fifo, which drops only when full".to_owned();
+        let help = "set queue = \"codel\" or \"fq_codel\", or remove it";
         log.error(value.span(), ProblemKind::Misplaced { key: "ecn", why, help });
     }
 }
@@ -237,8 +237,8 @@ fn check_ecn(keys: &Keys<'_, '_>, log: &mut Log) {
 fn hosts(keys: &Keys<'_, '_>, config: &mut ClassConfig, link: LinkFacts, log: &mut Log) {
     let Some((key, value)) = keys.iter().find(|(key, _)| key.name == "hosts") else { return };
     if keys.get("per").is_none() {
-        let why = "says how many hosts share a class, and the class does not say what tells them apart".to_owned();
-        let help = "add per = \"src-ip\" or \"dst-ip\", or leave it out";
+        let why = "limits the hosts of a class, and the class has no \"per\" that identifies hosts".to_owned();
+        let help = "add per = \"src-ip\" or \"dst-ip\", or remove it";
         log.error(value.span(), ProblemKind::Misplaced { key: "hosts", why, help });
     }
     if let Some(keys::Value::Number(most)) = field(key.kind, value, config, link, log) {
@@ -263,11 +263,11 @@ fn leaky_buckets(value: Value<'_, '_>, link: LinkFacts, log: &mut Log) -> Option
         None
     };
     if all.is_empty() {
-        return misplaced("has no bucket".to_owned(), "leave it out, or write { burst, peak, rate }");
+        return misplaced("is empty".to_owned(), "remove it, or write { burst, peak, rate }");
     }
     if all.len() > MAX_LEAKY_BUCKETS {
-        let why = format!("has {} buckets, and a class takes {MAX_LEAKY_BUCKETS} at most", all.len());
-        return misplaced(why, "leave out those that the others keep from ever being empty");
+        let why = format!("has {} buckets; the limit is {MAX_LEAKY_BUCKETS}", all.len());
+        return misplaced(why, "remove buckets that the others imply");
     }
     let buckets: Vec<LeakyBucket> = all.into_iter().filter_map(|value| leaky_bucket(value, link, log)).collect();
     LeakyBuckets::new(&buckets)
@@ -322,7 +322,7 @@ fn two_pieces(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
     let d = match table.get("d") {
         Some(value) => value.time(log),
         None if table.get("m1").is_some() => {
-            let (place, example) = (table.place, "d = \"10ms\": how long the slope m1 lasts");
+            let (place, example) = (table.place, "d = \"10ms\": duration of the slope m1");
             log.error(table.span.clone(), ProblemKind::MissingKey { place, key: "d", example });
             None
         }
@@ -338,9 +338,9 @@ fn two_pieces(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
 
 /// From (u_max, d_max, r): a packet of u_max bytes within d_max, and the rate r in the long run.
 ///
-/// \[hfsc\] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first piece.
-/// DIFFERENCE: slopes are whole bit/s and times whole nanoseconds here; both are rounded so that u_max is still served by
-/// d_max.
+/// \[hfsc\] Section 4, Figure 8: concave with m1 = u_max / d_max where that exceeds r, else convex with a flat first
+/// piece. DIFFERENCE: slopes are whole bit/s and times whole nanoseconds here; both are rounded so that u_max is still
+/// served by d_max.
 fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<ServiceCurve> {
     let rate = table.need("rate", "rate = \"64kbit\"", log).and_then(|value| value.rate(link.rate, log));
     let burst = table.get("burst");
@@ -362,7 +362,7 @@ fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
         Ok(curve) => Some(curve),
         Err(bps) => {
             let bps = show_bps(u64::try_from(bps).unwrap_or(u64::MAX));
-            let why = format!("takes {bps} for its burst, above the limit of {}", show_rate(Rate::MAX));
+            let why = format!("needs {bps} for its burst; the limit is {}", show_rate(Rate::MAX));
             let help = "lengthen the delay, or shorten the burst";
             log.error(delay?.span(), ProblemKind::Misplaced { key: "delay", why, help });
             None
@@ -370,10 +370,7 @@ fn from_burst(table: &Table<'_, '_>, link: LinkFacts, log: &mut Log) -> Option<S
     }
 }
 
-/// The curve for (u_max, d_max, r), or the first slope in bit/s where it is above the limit.
-///
-/// # Errors
-/// The slope that is needed.
+/// Converts (u_max, d_max, r) to a curve; returns the first slope in bit/s if it exceeds the limit.
 pub(crate) fn map_burst(bytes: u64, time: Nanos, rate: Rate) -> Result<ServiceCurve, u128> {
     let within = rate.time_for_bytes(bytes);
     if within <= time {
@@ -391,9 +388,9 @@ pub(crate) const DEFAULT_QUEUE: Nanos = Nanos::from_millis(100);
 /// Packets that the queue of a slow class holds at least, and that small packets may be in any queue.
 const DEFAULT_PACKETS: [u32; 2] = [10, 1000];
 
-/// The limits of a queue of which a file says nothing: what its class sends in [`DEFAULT_QUEUE`] at `most`, the most that it can get, but no less
-/// than ten packets of the greatest length. In packets: as many of that length, or 1000, so that the queues of all `leaves` fit the link's buffer
-/// wherever 1000 packets each do.
+/// The limits of a queue of which a file says nothing: what its class sends in [`DEFAULT_QUEUE`] at `most`, the most
+/// that it can get, but no less than ten packets of the greatest length. In packets: as many of that length, or 1000,
+/// so that the queues of all `leaves` fit the link's buffer wherever 1000 packets each do.
 pub(crate) fn default_limits(most: Rate, link: &LinkConfig, leaves: usize) -> QueueLimits {
     let [least, small] = DEFAULT_PACKETS;
     let longest = u64::from(link.max_packet.max(1));
@@ -410,8 +407,8 @@ fn limits(value: Value<'_, '_>, share: Option<Share>, log: &mut Log) -> Option<Q
         QueueLength::Bytes(bytes) => Some(QueueLimits { packets: u32::MAX, bytes }),
         QueueLength::Time(time) => {
             let Some(Share::Guarantee(rate)) = share else {
-                let why = "is a time, which is as long as the guarantee makes it, and there is no guarantee".to_owned();
-                let help = "give the class a guarantee, or its buffer in packets or bytes";
+                let why = "is a time, which is converted by the guarantee, and the class has no guarantee".to_owned();
+                let help = "set a guarantee, or give the buffer in packets or bytes";
                 log.error(value.span(), ProblemKind::Misplaced { key: "buffer", why, help });
                 return None;
             };
@@ -436,7 +433,7 @@ pub(crate) fn matches(value: Value<'_, '_>, log: &mut Log) -> Vec<(Match, Span)>
     all.into_iter().flat_map(|value| one_text(value, log)).collect()
 }
 
-/// The matches that one text stands for, all of them at its place.
+/// The matches of one text, all with its place.
 fn one_text(value: Value<'_, '_>, log: &mut Log) -> Vec<(Match, Span)> {
     let Some(text) = value.string("a match such as \"udp dst port 5001\"", log) else { return Vec::new() };
     match Match::parse_all(text) {

@@ -10,7 +10,7 @@ pub struct Classid {
 }
 
 impl Classid {
-    /// `None` where a part is zero: major 0 is nobody's, and minor 0 is the queueing discipline itself.
+    /// Returns `None` if a part is zero: major 0 is unused, and minor 0 is the queueing discipline itself.
     #[must_use]
     pub fn new(major: u16, minor: u16) -> Option<Self> {
         (major != 0 && minor != 0).then_some(Self { major, minor })

@@ -1,4 +1,4 @@
-//! Who wants how much, as on the command line: `A1=inf,C=300mbit`.
+//! Demands of classes, as on the command line: `A1=inf,C=300mbit`.
 
 use fairlink_core::{ClassId, Hierarchy};
 use thiserror::Error;
@@ -20,7 +20,7 @@ pub enum DemandError {
     #[error(transparent)]
     UnknownClass(#[from] UnknownClass),
     /// A class with children.
-    #[error("\"{name}\" has classes below it, and only classes without have demands; \"{leaf}\" is one below it")]
+    #[error("\"{name}\" has classes below it, and only leaves have demands; a leaf below it is \"{leaf}\"")]
     NotALeaf {
         /// The class.
         name: String,
@@ -38,13 +38,14 @@ pub enum DemandError {
     Rate {
         /// The class.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         error: UnitError,
     },
 }
 
-/// Reads demands in bit/s, `None` for unlimited: `A1=inf,C=300mbit,B2=10%,B1=0`. Each leaf may be named once; leaves that are
-/// not named want nothing and are not in the answer, which is in the order written. An empty text is no demand at all.
+/// Reads demands in bit/s, `None` for unlimited: `A1=inf,C=300mbit,B2=10%,B1=0`. Each leaf may be named once; leaves
+/// that are not named want nothing and are not in the answer, which is in the order written. An empty text is no demand
+/// at all.
 ///
 /// # Errors
 /// The first [`DemandError`].

@@ -1,12 +1,12 @@
-//! Documents: files written out, parsed, and read in pieces where that can be.
+//! Documents: expanded, parsed, and read in pieces if possible.
 
 use crate::expand::expand;
 use crate::pieces::Pieces;
 use crate::problem::{Log, Problems, Source};
 use crate::reader::{Table, parse};
 
-/// Reads a document with `read`, [written out](expand): in pieces where it can be cut into them, else as a whole.
-/// What is wrong with its syntax is found as a whole.
+/// Reads a document with `read`, [expanded](expand): in pieces if it can be cut into them, else as a whole. Errors of
+/// syntax are found in the whole document.
 ///
 /// # Errors
 /// All errors of syntax, else those of `read`.

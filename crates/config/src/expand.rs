@@ -1,4 +1,4 @@
-//! What a file says of many classes at once is written out, class by class, before the file is read: templates, and tables of classes.
+//! Expands templates and tables of classes, class by class, before a file is read.
 //!
 //! ```toml
 //! [template.gold]                      # keys of a class
@@ -14,8 +14,9 @@
 //! match = ["dst net {address}"]
 //! ```
 //!
-//! The result is a text without any of that. Everything behind this module reads it as any other file, and it can be shown, kept and sent
-//! elsewhere. Each part of it knows where it comes from, so that errors name the place in the file or the row of the table.
+//! The result is a text without templates and tables, which later readers treat like any other file, and which can be
+//! shown, stored and sent. Each part of it has its origin, so that errors name the place in the file or the row of the
+//! table.
 
 mod rows;
 mod sections;
@@ -38,11 +39,11 @@ use crate::tc::import::is_tc_file;
 
 pub(crate) use table::row as row_span;
 
-/// The text of `source` with templates and tables of classes written out. A text without any is left as it is, and so is one that is not
-/// TOML, which whoever reads it will say.
+/// Returns the text of `source` with templates and tables of classes expanded. A text without any is unchanged, and so
+/// is one that is not TOML, which a later reader reports.
 ///
 /// # Errors
-/// Templates that are not known, tables of classes that cannot be read, and what is wrong with their rows.
+/// Unknown templates, unreadable tables of classes, and errors in their rows.
 pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
     let text = source.inner();
     if !text.contains("template") && !text.contains("classes") {
@@ -71,11 +72,11 @@ pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
     Ok(writer.finish(included))
 }
 
-/// The text of a link file or a scenario with templates and tables of classes written out: a class in full for each
-/// row. A file of tc commands has neither and is left as it is.
+/// Expands the templates and tables of classes of a link file or a scenario: a complete class for each row. A file of
+/// tc commands has neither and is unchanged.
 ///
 /// # Errors
-/// A text that is not TOML, templates and columns that are not there, tables that cannot be read, and what is wrong with rows.
+/// A text that is not TOML, unknown templates and columns, unreadable tables, and errors in rows.
 pub fn written_out(source: &Source) -> Result<Source, Problems> {
     if is_tc_file(Path::new(source.name())) {
         return Ok(Arc::clone(source));
@@ -85,8 +86,8 @@ pub fn written_out(source: &Source) -> Result<Source, Problems> {
     Ok(source)
 }
 
-/// Copies the first section, a class. In the place of `template` stand the keys of that template which the class does not set, in the
-/// sections of its own tables neither.
+/// Copies the first section, a class. In the place of `template` stand the keys of that template which the class does
+/// not set, in the sections of its own tables neither.
 fn class(sections: &[Section<'_>], templates: &Templates<'_>, writer: &mut Writer, log: &mut Log) {
     let section = &sections[0];
     let Some((name, key)) = templates.named_in(section, log) else { return writer.copy(section.span.clone()) };

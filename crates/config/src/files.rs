@@ -1,7 +1,7 @@
 //! Files that a text names: a link file beside a scenario, a table of classes, a recording, a script.
 //!
-//! A [`Source`](crate::Source) carries the [`Files`] that it was read from, and every file that it names is opened there. So a text is read the same way
-//! from a disk, from memory, and where there are no files at all.
+//! A [`Source`](crate::Source) carries the [`Files`] that it was read from, and every file that it names is opened
+//! there. So a text is read the same way from a disk, from memory, and where there are no files at all.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,9 +22,9 @@ pub trait Files: Debug + Send + Sync {
     fn open(&self, path: &Path) -> Result<Box<dyn Read>, String>;
 }
 
-/// The file system of this machine. A pipe or a device may never end, and one that nobody writes to would not even open. So only ordinary
-/// files are opened, and what the user has open already: standard input, and the descriptors by which a shell hands over the output of a
-/// command.
+/// The file system of this machine. Reading a pipe or a device may never end, and opening a pipe without a writer
+/// blocks. So only regular files are opened, and descriptors that the user has open: standard input, and those of the
+/// shell's process substitution.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
@@ -37,9 +37,7 @@ impl Files for Disk {
             return Err("it is a directory".to_owned());
         }
         if !found.is_file() && !handed_over {
-            return Err(
-                "it is a pipe, a device or a socket, and no ordinary file; /dev/stdin is read as well".to_owned()
-            );
+            return Err("it is a pipe, a device or a socket, not a regular file; /dev/stdin is accepted".to_owned());
         }
         let file = File::open(path).map_err(|error| error.to_string())?;
         Ok(Box::new(file))
@@ -59,7 +57,7 @@ impl Memory {
 
 impl Files for Memory {
     fn open(&self, path: &Path) -> Result<Box<dyn Read>, String> {
-        let bytes = self.0.get(&plain(path)).ok_or("there is no such file among those that were handed over")?;
+        let bytes = self.0.get(&plain(path)).ok_or("it is not among the given files")?;
         Ok(Box::new(Cursor::new(Arc::clone(bytes))))
     }
 }
@@ -70,7 +68,7 @@ pub struct NoFiles;
 
 impl Files for NoFiles {
     fn open(&self, _path: &Path) -> Result<Box<dyn Read>, String> {
-        Err("no other files can be read here".to_owned())
+        Err("other files cannot be read here".to_owned())
     }
 }
 
@@ -125,7 +123,7 @@ mod tests {
             let source = SourceText::among(name, text, files);
             Scenario::from_source(&source, &ReadOptions::default()).unwrap_err().lines()
         };
-        let missing = "there is no such file among those that were handed over";
+        let missing = "it is not among the given files";
         assert_eq!(
             read(held(), "s.toml", SCENARIO),
             format!("links/a.toml: error: the file cannot be read: {missing}; check the path and the permissions\n")
@@ -136,12 +134,12 @@ mod tests {
         );
         assert_eq!(
             read(Arc::new(NoFiles), "dir/s.toml", SCENARIO),
-            "dir/links/a.toml: error: the file cannot be read: no other files can be read here; check the path and the permissions\n"
+            "dir/links/a.toml: error: the file cannot be read: other files cannot be read here; check the path and the permissions\n"
         );
         let table = SourceText::among("a.toml", LINK, Arc::new(NoFiles));
         let lines = LinkFile::from_source(&table, &ReadOptions::default()).unwrap_err().lines();
         assert!(
-            lines.starts_with("who.csv: error: the file cannot be read: no other files can be read here"),
+            lines.starts_with("who.csv: error: the file cannot be read: other files cannot be read here"),
             "{lines}"
         );
     }

@@ -1,9 +1,9 @@
-//! Guarantees that fit below each other, made of minimum rates that need not.
+//! Fits minimum rates into guarantees that hold.
 //!
-//! Other tools take minimum rates that add up to more than there is. A guarantee is a promise, so what is asked for is scaled down where
-//! it does not fit: in proportion, so that whoever asked for twice as much still gets twice as much.
+//! Other tools accept minimum rates that add up to more than the link. Guarantees must hold, so rates that do not fit
+//! are scaled down in proportion: a class with twice the rate of another still gets twice as much.
 
-/// What a class of a tree asks for, in bit/s.
+/// The request of a class in a tree, in bit/s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// Position of the parent, which comes first.
@@ -15,9 +15,9 @@ pub(crate) struct Asked {
 /// Guarantees that can be kept.
 #[derive(Debug)]
 pub(crate) struct Fitted {
-    /// By position, in bit/s; `None` for all siblings where none of them, and nothing below them, asks for anything.
+    /// By position, in bit/s; `None` for all siblings if none of them, and nothing below them, has a request.
     pub(crate) guarantees: Vec<Option<u64>>,
-    /// Where more was asked for than there is.
+    /// Parents whose children ask for more than the parent has.
     pub(crate) over: Vec<Over>,
 }
 
@@ -26,20 +26,20 @@ pub(crate) struct Fitted {
 pub(crate) struct Over {
     /// Its position; `None` for the link.
     pub(crate) parent: Option<usize>,
-    /// What they ask for together, in bit/s.
+    /// Sum of the requests, in bit/s.
     pub(crate) asked: u128,
-    /// What there is, in bit/s: the parent's ceiling, or the link's rate.
+    /// Available rate in bit/s: the parent's ceiling, or the link's rate.
     pub(crate) has: u64,
 }
 
-/// What a class that asks for nothing needs where its siblings ask for something, in bit/s.
+/// Need of a class without a request whose siblings have one, in bit/s.
 const LEAST: u64 = 1000;
 
-/// Fits what is asked for into a link of `link` bit/s.
+/// Fits the requests into a link of `link` bit/s.
 ///
-/// A class needs what it asks for, and no less than the classes below it need; no more than its ceiling. A class that asks for nothing, and has siblings
-/// that do, is given what borrowing would bring it if all were busy: an equal part of what is left. It may not be left with nothing, because all
-/// siblings have a guarantee or none has.
+/// A class needs its request, at least the sum of its children, and at most its ceiling. A class without a request
+/// whose siblings have one gets what borrowing would give it if all were busy: an equal part of the rest. It must not
+/// get nothing, because siblings all have a guarantee or none has.
 pub(crate) fn fit(classes: &[Asked], link: u64) -> Fitted {
     let mut needs: Vec<u64> = vec![0; classes.len()];
     let mut below: Vec<u128> = vec![0; classes.len()];
@@ -95,7 +95,7 @@ fn share(
         needs[at] = part.min(classes[at].ceiling.unwrap_or(u64::MAX)).max(1);
     }
     let wanted: u128 = siblings.iter().map(|&at| u128::from(needs[at])).sum();
-    // What does not fit because the parent itself was scaled down has been said above.
+    // A deficit because the parent itself was scaled down has been reported above.
     let capacity = parent.map_or(has, |parent| needs[parent]);
     if asked > u128::from(capacity) {
         fitted.over.push(Over { parent, asked, has: capacity });

@@ -1,11 +1,11 @@
-//! What tells hosts apart that share a leaf: the key `per` of a class.
+//! Identification of the hosts that share a leaf: the key `per` of a class.
 
 use fairlink_core::HostKey;
 
 use crate::matching::{FrameKey, IpVersion};
 
-/// The host of the Ethernet frame in `bytes`, of any content, whose key is `key`. All frames that do not say (no IP packet, a header
-/// cut short) are of one host.
+/// Returns the host of the Ethernet frame in `bytes`, which may have any content, with the key `key`. All frames
+/// without the field (no IP packet, truncated header) count as one host.
 #[must_use]
 #[inline]
 pub fn host_of(by: HostKey, key: &FrameKey, bytes: &[u8]) -> [u8; 16] {
@@ -26,8 +26,8 @@ pub fn host_of(by: HostKey, key: &FrameKey, bytes: &[u8]) -> [u8; 16] {
     }
 }
 
-/// A flow in 16 bytes: addresses, protocol and ports of IPv4 as they are. Of IPv6, whose addresses alone are longer, a digest: two flows that have the
-/// same one share a place.
+/// Returns a flow in 16 bytes: addresses, protocol and ports of IPv4 unchanged; for IPv6, whose addresses alone are
+/// longer, a digest. Two flows with the same digest share a slot.
 fn flow(key: &FrameKey) -> [u8; 16] {
     let (sport, dport) = (key.sport.unwrap_or(0), key.dport.unwrap_or(0));
     if key.version != Some(IpVersion::V6) {

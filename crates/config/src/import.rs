@@ -1,17 +1,17 @@
-//! What people run today, as link files: configurations of other tools, read whole or not at all.
+//! Import of other tools' configurations as link files, all or nothing.
 //!
 //! `docs/import.md` is the users' reference. Sources of the formats are named by each reader.
 //!
 //! * [`libreqos`]: `ShapedDevices.csv` and `network.json`.
 //! * [`mikrotik`]: an export of RouterOS: queue trees and simple queues.
-//! * [`tc`]: commands of tc, or what it shows of a running system.
+//! * [`tc`]: commands of tc, or its output for a running system.
 //! * [`k8s`]: bandwidth annotations of Kubernetes pods.
 //! * [`libvirt`]: bandwidth of domains and networks.
 //! * [`pf`]: pf.conf with ALTQ.
 //!
-//! Each gives links in order, and says at its place what changed its meaning and what was left out. Beside each link file stands, where the
-//! tool has a rule of its own, the same tree under that rule: HTB with the tool's rates, quanta, bursts and priorities. So the two can be
-//! compared before anything is changed.
+//! Each returns links in order, and notes with places about changes of meaning and losses. If the tool has a lending
+//! rule of its own, each link file comes with the same tree under that rule: HTB with the tool's rates, quanta, bursts
+//! and priorities. So the two can be compared before a migration.
 
 pub mod k8s;
 pub mod libreqos;
@@ -34,10 +34,10 @@ use crate::problem::{Problem, Problems};
 pub struct Imported {
     /// In the order of the configuration; at least one.
     pub links: Vec<ImportedLink>,
-    /// What is there as it was, in words.
+    /// Settings kept unchanged, in words.
     pub kept: Vec<String>,
-    /// What changed its meaning ([`ProblemKind::Changed`](crate::problem::ProblemKind::Changed)) and what was left out
-    /// ([`ProblemKind::LeftOut`](crate::problem::ProblemKind::LeftOut)).
+    /// Settings that changed in meaning ([`ProblemKind::Changed`](crate::problem::ProblemKind::Changed)) or were left
+    /// out ([`ProblemKind::LeftOut`](crate::problem::ProblemKind::LeftOut)).
     pub notes: Vec<Problem>,
 }
 
@@ -48,15 +48,16 @@ pub struct ImportedLink {
     pub name: String,
     /// The link file, class by class.
     pub text: String,
-    /// The same with its classes in tables, where it has many.
+    /// The same with its classes in tables, if there are many.
     pub tabled: Option<Tabled>,
-    /// The same classes as the other tool lends to them: a link file for `htb` or CBQ. `None` where the tool has no rule.
+    /// The same classes under the other tool's lending rule: a link file for `htb` or CBQ. `None` if the tool has no
+    /// rule.
     pub before: Option<String>,
     /// Classes for traffic that the tool did not share out. They are not compared.
     pub idle: Vec<String>,
-    /// What `text` says.
+    /// The link file of `text`.
     pub link: LinkFile,
-    /// What `before` says.
+    /// The link file of `before`.
     pub link_before: Option<LinkFile>,
 }
 
@@ -79,7 +80,7 @@ pub struct Tabled {
     pub tables: Vec<(String, String)>,
 }
 
-/// Which packets a link carries, as those whom it serves see it.
+/// Direction of a link's packets, as seen by the users of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// To them: matched by destination.
@@ -99,7 +100,7 @@ impl Direction {
         }
     }
 
-    /// How a match for addresses begins.
+    /// The beginning of a match for addresses.
     fn net(self) -> &'static str {
         match self {
             Self::Down => "dst net ",
@@ -108,29 +109,27 @@ impl Direction {
     }
 }
 
-/// The weights by which spare bandwidth is shared, where all are busy.
+/// Weights for sharing spare bandwidth while all are busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
     /// The minimum rates of the configuration, which are guaranteed.
     #[default]
     Guarantee,
-    /// The maximum rates. What is guaranteed is in that proportion, not the minimum rates.
+    /// Maximum rates. Guarantees are proportional to them, and the minimum rates are ignored.
     Ceiling,
     /// Nothing: all leaves are guaranteed the same.
     Equal,
 }
 
 impl Weights {
-    /// Returns what changes in meaning; `None` where minimum rates stay.
+    /// Returns the change in meaning; `None` if minimum rates stay.
     fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Guarantee => None,
             Self::Ceiling => Some(
-                "weights: guarantees are in proportion to the maximum rates (--weights ceiling), and minimum rates are left out",
+                "weights: guarantees are proportional to the maximum rates (--weights ceiling); minimum rates are ignored",
             ),
-            Self::Equal => {
-                Some("weights: all have the same guarantee (--weights equal), and minimum rates are left out")
-            }
+            Self::Equal => Some("weights: all guarantees are equal (--weights equal); minimum rates are ignored"),
         }
     }
 }
@@ -142,10 +141,10 @@ fn file_stem(name: &str) -> String {
     if stem.is_empty() { "link".to_owned() } else { stem }
 }
 
-/// Reads everything that was made, so that nothing is handed out that is not a link file, and one that a gateway takes.
+/// Reads everything that was made, so that only valid link files are returned that a gateway accepts.
 ///
 /// # Errors
-/// What a link file may not say, at its place in the text that was made.
+/// Errors of a link file, with places in the generated text.
 fn sound(drafts: Vec<Draft>, kept: Vec<String>, notes: Vec<Problem>) -> Result<Imported, Problems> {
     let read = |name: String, text: &str| LinkFile::parse(&name, text, &ReadOptions::default());
     let one = |draft: Draft| {

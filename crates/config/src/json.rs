@@ -1,5 +1,5 @@
-//! JSON as it stands: keys in their order, and those that are there twice twice. `tc` writes a key for each match of a filter, and a node of
-//! LibreQoS that is there twice must not be lost.
+//! A JSON reader that preserves key order and duplicate keys. `tc` writes a key for each match of a filter, and a
+//! duplicate node of LibreQoS must not be lost.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl Json {
         }
     }
 
-    /// What it is, in words.
+    /// Names the type of the value.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -67,7 +67,7 @@ impl Json {
     }
 }
 
-/// Reads a document; `None` where it is no JSON, and the log says so.
+/// Parses a document; `None` if it is not JSON; the log has the error.
 pub(crate) fn parse(text: &str, log: &mut Log) -> Option<Json> {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     match serde_json::from_str(&text[mark..]) {
@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str, log: &mut Log) -> Option<Json> {
             let message = error.to_string();
             let why = message.rsplit_once(" at line ").map_or(message.as_str(), |(why, _)| why);
             let what = format!("this is not JSON: {why}");
-            let help = "give the file as the tool writes it".to_owned();
+            let help = "pass the file unchanged".to_owned();
             log.error(at, ProblemKind::Import { what, help });
             None
         }
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(parse(text, &mut log), None);
         let lines = log.into_errors().lines();
         assert!(lines.starts_with("a.json:2:3: error: this is not JSON: key must be a string"), "{lines}");
-        // And so is what is nested without end.
+        // So is unbounded nesting.
         let text = "[".repeat(100_000);
         let mut log = Log::new(&SourceText::new("a.json", text.clone()));
         assert_eq!(parse(&text, &mut log), None);

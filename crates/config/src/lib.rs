@@ -5,16 +5,16 @@
 //! * [`scenario`]: scenario files.
 //! * [`import`]: configurations of other tools as link files.
 //! * [`tc`]: commands of tc to a link file and back.
-//! * [`demand`]: who wants how much, on a command line.
+//! * [`demand`]: demands of classes on a command line.
 //! * [`sweep`]: scenario files with other numbers.
-//! * [`files`]: where files are that a text names.
-//! * [`problem`]: what is wrong with a file, and where.
+//! * [`files`]: access to the files that a text names.
+//! * [`problem`]: problems of a file, with places.
 //! * [`names`]: names of classes.
 //! * [`units`]: rates, sizes and times.
-//! * [`matching`]: which frames belong to a class.
+//! * [`matching`]: the match language, which assigns frames to classes.
 //!
 //! # Errors and panics
-//! Whatever bytes a file holds, reading it gives a value or an error; a panic is a bug of ours.
+//! Reading a file of any bytes gives a value or an error; a panic is a bug.
 #![forbid(unsafe_code)]
 
 mod changes;

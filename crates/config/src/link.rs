@@ -41,27 +41,27 @@ pub use several::MAX_LINKS;
 pub const DEFAULT_SCHEDULER: &str = "hls";
 /// Largest frame of a file that says nothing of it, in bytes.
 pub const DEFAULT_MTU: u32 = 1500;
-/// Most packets queued in all classes together, where a file says nothing of it and has few classes.
+/// Default limit of packets queued in all classes together, for files with few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
 
-/// The most memory that a scheduler with its queues may take where a file says nothing of it, in bytes: 4 GiB.
+/// Default memory limit of a scheduler with its queues, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
-/// What a file may hold, be it about a link or about traffic on it.
+/// Keys of a document: a link file or a scenario.
 pub(crate) const DOCUMENT_KEYS: [&str; 11] =
     ["link", "class", "duration", "warmup", "seed", "source", "change", "peer", "pool", "propagation", "expect"];
 
-/// How strictly a file is read, and for which scheduler.
+/// Strictness and scheduler for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions<'a> {
-    /// True if what the scheduler cannot honour is an error or a warning.
+    /// Treatment of unsupported settings: errors or warnings.
     pub leniency: Leniency,
     /// The scheduler to read it for, instead of the file's own.
     pub scheduler: Option<&'a str>,
 }
 
 impl Default for ReadOptions<'_> {
-    /// Refuse what the file's own scheduler cannot honour.
+    /// Refuses settings that the file's own scheduler does not support.
     fn default() -> Self {
         Self { leniency: Leniency::Refuse, scheduler: None }
     }
@@ -70,11 +70,11 @@ impl Default for ReadOptions<'_> {
 /// A link file that was read and found sound.
 #[derive(Clone, Debug)]
 pub struct LinkFile {
-    /// What the link is called, where the file says so.
+    /// Name of the link, if the file has one.
     pub name: Option<String>,
-    /// The interface that its packets come from, and the one that they go to, where the file says so.
+    /// Input and output interface, if the file names them.
     pub ports: [Option<String>; 2],
-    /// The interface by which the machine sends its packets, where the file says that it is what the machine itself sends.
+    /// Interface on which the machine sends, if the link shapes the machine's own traffic.
     pub egress: Option<String>,
     /// Name of the scheduler, one of [`registry::SCHEDULERS`].
     pub scheduler: String,
@@ -82,28 +82,29 @@ pub struct LinkFile {
     pub tree: Hierarchy,
     /// Names of the classes.
     pub names: Names,
-    /// Longest frame accepted, in bytes before [`LinkFile::overhead`]; `tree.link().max_packet` is its accounted length.
+    /// Longest frame accepted, in bytes before [`LinkFile::overhead`]; `tree.link().max_packet` is its accounted
+    /// length.
     pub mtu: u32,
-    /// What a frame costs beyond its length.
+    /// Overhead of each frame on the link.
     pub overhead: Overhead,
     /// The most bytes that a scheduler for this file, with its queues, may take; see [`LinkFile::check_memory`].
     pub memory_limit: u64,
-    /// Which frames belong to which leaf; the first that matches counts.
+    /// Matches in file order with their leaves; the first match that applies decides.
     pub matches: Vec<(ClassId, Match)>,
-    /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only leaf
-    /// without a match. See [`LinkFile::require_default`].
+    /// The leaf of frames that match nothing: the one named by `default`, else the leaf of a match `any`, else the only
+    /// leaf without a match. See [`LinkFile::require_default`].
     pub default_class: Option<ClassId>,
-    /// Which root-level class borrows from which pool.
+    /// Classes directly below the link, with the pools that they borrow from.
     pub pools: Vec<(ClassId, String)>,
-    /// The pools of its file, where that has several links.
+    /// Pools of its file, if the file has several links.
     pub shared: Arc<[PoolSpec]>,
     /// Its place among the links of its file.
     pub place: usize,
     /// Numbers of classes as in tc, each once and all of one major number, in the order of [`Classid`].
     pub classids: Vec<(Classid, ClassId)>,
-    /// What is doubtful but usable.
+    /// Warnings.
     pub warnings: Vec<Problem>,
-    /// What [`LinkFile::unreachable`] has found.
+    /// Cached result of [`LinkFile::unreachable`].
     unreachable: OnceLock<Vec<ClassId>>,
     /// By id: the file says nothing of the queue of this class.
     default_queues: Box<[bool]>,
@@ -114,20 +115,20 @@ pub struct LinkFile {
     features: Vec<(ClassId, Feature, Place)>,
     /// The keys of the link that the file has, and the places of their values.
     link_keys: Vec<(&'static LinkKey, Place)>,
-    /// True where the options name the scheduler, and not the file.
+    /// True if the options name the scheduler, and not the file.
     scheduler_chosen: bool,
 }
 
 impl LinkFile {
-    /// Reads a link file. A scenario file serves as well: what it says of traffic is left aside.
+    /// Reads a link file. A scenario file is accepted too; its traffic is ignored.
     ///
     /// # Errors
-    /// Everything that is wrong with it, as far as one thing does not hide another.
+    /// All errors that do not hide each other.
     pub fn read(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         Self::from_source(&SourceText::read(path)?, options)
     }
 
-    /// Reads a link file's text; `name` is what errors call it.
+    /// Reads a link file's text; `name` is its name in errors.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
@@ -135,7 +136,8 @@ impl LinkFile {
         Self::from_toml(&SourceText::new(name, text.into()), options)
     }
 
-    /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its name.
+    /// Reads the text of the file at `path` as [`LinkFile::read`] would: also one of tc commands, by the end of its
+    /// name.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
@@ -173,11 +175,11 @@ impl LinkFile {
         })
     }
 
-    /// Reads the link of a scenario or of one of its peers: written there, or in the file that `link` names. `None` where it is
-    /// wrong and the log says so.
+    /// Reads the link of a scenario or of one of its peers: inline, or in the file that `link` names. `None` if it is
+    /// invalid; the log has the errors.
     ///
     /// # Errors
-    /// What is wrong with the file named.
+    /// Errors of the named file.
     pub(crate) fn inline_or_named(
         table: &Table<'_, '_>,
         options: &ReadOptions<'_>,
@@ -188,7 +190,7 @@ impl LinkFile {
         };
         if let Some(path) = value.value.get_ref().as_str() {
             if let Some(span) = table.first_class() {
-                let why = "stand in the link file, which is named here".to_owned();
+                let why = "belong in the link file that is named here".to_owned();
                 let help = "move them there, or write [link] here";
                 log.error(span, ProblemKind::Misplaced { key: "class", why, help });
             }
@@ -206,8 +208,8 @@ impl LinkFile {
         }
     }
 
-    /// Reads the link file that another file names. That one has to have a `[link]` of its own, so that files cannot name
-    /// each other in circles.
+    /// Reads the link file that another file names. That one has to have a `[link]` of its own, so that files cannot
+    /// name each other in circles.
     ///
     /// # Errors
     /// As [`LinkFile::read`].
@@ -221,8 +223,8 @@ impl LinkFile {
             table.only(&DOCUMENT_KEYS, &mut log);
             Self::from_table(table, options, log)
         });
-        // Whoever wrote the name of a file need not be allowed to read it, and whoever runs this may be. So nothing of a file is
-        // quoted that another file names and that does not look like a link file.
+        // The author of the file name may not have the right to read that file, while the user of this program has. So
+        // text of another file is quoted only if it looks like a link file.
         let begins = |line: &str| ["[link]", "link =", "link=", "link."].iter().any(|start| line.starts_with(start));
         let ours = || source.inner().lines().any(begins);
         match read {
@@ -237,10 +239,10 @@ impl LinkFile {
         }
     }
 
-    /// The link of `link = { tc = "FILE" }`. `None` where that is wrong and the log says so.
+    /// Reads the link of `link = { tc = "FILE" }`. `None` if it is invalid; the log has the errors.
     ///
     /// # Errors
-    /// What is wrong with the file named.
+    /// Errors of the named file.
     fn read_tc(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Result<Option<Self>, Problems> {
         let Some(TcLink { path, import }) = TcLink::read(table, log) else { return Ok(None) };
         let other = Arc::clone(log.source());
@@ -263,7 +265,7 @@ impl LinkFile {
         Err(Problems::one(Problem::error(&empty, None, kind)))
     }
 
-    /// The first device of a file of tc commands, or the one asked for. What is lost becomes a warning.
+    /// Reads the first or the requested device of a file of tc commands. Losses become a warning.
     fn from_tc(source: &Source, open: &ImportOptions, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         let made = import::read(source, open)?;
         let mut link = Self::parse(&made.name, made.text, options)?;
@@ -285,13 +287,13 @@ impl LinkFile {
         }
     }
 
-    /// `None` where something is wrong, which is then in the log.
+    /// Assembles a link; `None` if there is an error, which is in the log.
     fn assemble(document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let head = Head::read(document, options, log)?;
         Self::assemble_of(head, document, options, log)
     }
 
-    /// Of a link whose classes stand in `document`.
+    /// Assembles a link whose classes are in `document`.
     fn assemble_of(head: Head<'_>, document: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let source = Arc::clone(log.source());
         let mut classes = classes(document, head.rate, log);
@@ -370,7 +372,8 @@ impl LinkFile {
         Some(file)
     }
 
-    /// By id: the limits that the queues of which this file says nothing have at the rates of `tree`, which has the same classes as
+    /// By id: the limits that the queues of which this file says nothing have at the rates of `tree`, which has the
+    /// same classes as
     /// [`LinkFile::tree`]; `None` for other queues and for inner classes.
     #[must_use]
     pub fn default_queues(&self, tree: &Hierarchy) -> Vec<Option<QueueLimits>> {
@@ -388,7 +391,7 @@ impl LinkFile {
         limits
     }
 
-    /// Returns true where the file says nothing of the length of this class's queue.
+    /// Returns true if the file does not set the queue limit of this class.
     #[must_use]
     pub fn has_default_queue(&self, class: ClassId) -> bool {
         self.default_queues.get(class.index()) == Some(&true)
@@ -403,10 +406,11 @@ impl LinkFile {
         registry::find(&self.scheduler).expect("the scheduler was looked up when the file was read")
     }
 
-    /// Looks up another scheduler for this file, and what of the file it cannot honour (as warnings, if lenient).
+    /// Looks up another scheduler for this file, and the file's settings that it does not support (as warnings, if
+    /// lenient).
     ///
     /// # Errors
-    /// No such scheduler; or, if not lenient, what it cannot honour.
+    /// An unknown scheduler; or, if not lenient, unsupported settings.
     pub fn for_scheduler(
         &self,
         name: &str,
@@ -418,10 +422,11 @@ impl LinkFile {
         Ok((info, self.unsupported(info, leniency)?))
     }
 
-    /// How many bytes building `info` for this file takes, compared with the file's limit before anything is built.
+    /// Returns the memory that `info` needs for this file, in bytes, and compares it with the file's limit before
+    /// anything is built.
     ///
     /// # Errors
-    /// Both numbers, where it is more than [`LinkFile::memory_limit`].
+    /// Both numbers, if it exceeds [`LinkFile::memory_limit`].
     pub fn check_memory(&self, info: &SchedulerInfo) -> Result<u64, Problems> {
         let needed = info.memory_for(&self.tree);
         if needed <= self.memory_limit {
@@ -443,7 +448,7 @@ impl LinkFile {
         })
     }
 
-    /// What to tell the user when a scheduler refuses this file's tree: the refusal, with the name and the place of the class.
+    /// Describes a scheduler's refusal of this file's tree, with the name and the place of the class.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> Problems {
         let (class, message) = match *error {
@@ -465,13 +470,14 @@ impl LinkFile {
         Problems::one(Problem::error(&self.source, self.span(class), ProblemKind::Refused { message }))
     }
 
-    /// What to tell the user when whoever is to run this link refuses it for this reason: the reason, with the place of the link.
+    /// Describes a refusal of this link by its user, such as the gateway: `message` with the place of the link.
     #[must_use]
     pub fn refused(&self, message: String) -> Problems {
         Problems::one(Problem::error(&self.source, self.span(ClassId::ROOT), ProblemKind::Refused { message }))
     }
 
-    /// Service curves that do not fit the link, from `fails_at` after all start: named is the class whose curve is steepest then.
+    /// Reports service curves that exceed the link from `fails_at` after all start, with the class whose curve is
+    /// steepest at that time.
     fn not_admitted(&self, fails_at: Nanos) -> Problems {
         let slope = |class: ClassId| {
             let config = self.tree.config(class);
@@ -488,8 +494,7 @@ impl LinkFile {
         let from =
             if fails_at == Nanos::ZERO { "at once".to_owned() } else { format!("from {} on", show_time(fails_at)) };
         let message = format!(
-            "the real-time curves together ask for more than the {} that the link carries, {from} when all start together; \
-             \"{}\" asks for most then, {}",
+            "the sum of the real-time curves exceeds the link's {}, {from} when all start together; the largest is that of \"{}\", {}",
             show_rate(self.tree.link().rate),
             self.names.name(steepest),
             show_bps(slope(steepest))
@@ -523,7 +528,7 @@ impl LinkFile {
         &self.source
     }
 
-    /// The place of the value of a key of the link, where the file has such a key.
+    /// Returns the place of the value of a key of the link, if the file has the key.
     fn link_key(&self, is_it: impl Fn(&LinkKey) -> bool) -> Option<Span> {
         self.link_keys.iter().find(|(key, _)| is_it(key)).map(|(_, place)| place.span())
     }
@@ -539,7 +544,7 @@ impl LinkFile {
             .or_else(|| self.span(class))
     }
 
-    /// `transmit_priority` makes no difference where no class is latency-critical.
+    /// `transmit_priority` has no effect without a latency-critical class.
     fn warn_of_priority_of_nobody(&self, log: &mut Log) {
         let tree = &self.tree;
         let critical = |&leaf: &ClassId| tree.config(leaf).latency_critical;
@@ -547,8 +552,8 @@ impl LinkFile {
             && tree.link().transmit_queue.is_some_and(|queue| queue.priority)
             && !tree.leaves().iter().any(critical)
         {
-            let why = "sends packets of latency-critical classes first, and no class is one".to_owned();
-            let help = "set latency_critical = true at the classes that are to go first, or leave it out";
+            let why = "sends latency-critical classes first, and no class is latency_critical".to_owned();
+            let help = "set latency_critical = true at these classes, or remove it";
             log.warn(span, ProblemKind::Misplaced { key: "transmit_priority", why, help });
         }
     }
@@ -596,8 +601,8 @@ impl LinkFile {
         log.add(Problem::new(Severity::Warning, &self.source, self.span(deepest), kind));
     }
 
-    /// Says which leaf loses most of its guarantee, under a scheduler that does not keep them all. What cannot be built is refused
-    /// elsewhere.
+    /// Warns of the leaf that loses most of its guarantee, under a scheduler that does not keep all guarantees. A link
+    /// that cannot be built is refused elsewhere.
     fn warn_of_shortfalls(&self, info: &SchedulerInfo, log: &mut Log) {
         let Some(shortfalls) = info.promises.shortfalls else { return };
         let shortfalls = shortfalls(&self.tree).unwrap_or_default();
@@ -639,8 +644,8 @@ impl LinkFile {
             Some((name, span)) => {
                 let class = leaf(&self.tree, &self.names, name, span.clone(), log)?;
                 if any.is_some() {
-                    let why = "is never used, since a match \"any\" takes every frame".to_owned();
-                    log.warn(span, ProblemKind::Misplaced { key: "default", why, help: "keep one of the two" });
+                    let why = "is never used, because a match \"any\" takes every frame".to_owned();
+                    log.warn(span, ProblemKind::Misplaced { key: "default", why, help: "remove one of the two" });
                 }
                 Some(class)
             }
@@ -659,14 +664,15 @@ impl LinkFile {
         self.tree.leaves().iter().copied().filter(|class| !matched[class.index()]).collect()
     }
 
-    /// The leaves that no frame reaches by matches: those that have none and are not the default, and those whose frames earlier
-    /// matches take, each alone or together. A class may still be chosen in another way, such as by its number in the kernel.
+    /// Returns the leaves that no frame reaches by matches: those without a match that are not the default, and those
+    /// whose frames earlier matches take, alone or together. Such a class may still be selected in another way, such as
+    /// by its number in the kernel.
     ///
-    /// Each other leaf was found by classifying a frame that reaches it. A leaf counts as reached where the search for a frame was given
-    /// up, which takes thousands of overlapping matches.
+    /// Each other leaf was found by classifying a frame that reaches it. A leaf counts as reached if the search for a
+    /// frame was given up, which takes thousands of overlapping matches.
     ///
-    /// They are found when they are first asked for, by a classifier of the file's matches that is freed at the end. From then on the
-    /// answer is kept, also where `matches` are changed.
+    /// The result is computed on the first call, by a temporary classifier of the file's matches. Later calls return
+    /// the same result, even if `matches` has changed.
     #[must_use]
     pub fn unreachable(&self) -> &[ClassId] {
         self.unreachable.get_or_init(|| self.find_unreachable())
@@ -727,14 +733,14 @@ fn no_scheduler(name: &str) -> ProblemKind {
     let lower = name.to_lowercase();
     let nearest = NEAREST.iter().find(|(others, _)| others.contains(&lower.as_str()));
     let help = match (nearest, closest(name, registry::SCHEDULERS.iter().map(|info| info.name))) {
-        (Some((_, nearest)), _) => format!("nearest here: {nearest}"),
+        (Some((_, nearest)), _) => format!("closest equivalent: {nearest}"),
         (None, Some(closest)) => format!("did you mean \"{closest}\"?"),
-        (None, None) => format!("\"{DEFAULT_SCHEDULER}\" suits most links; `fairlink schedulers` lists all of them"),
+        (None, None) => format!("\"{DEFAULT_SCHEDULER}\" suits most links; `fairlink schedulers` lists all"),
     };
     ProblemKind::NoScheduler { name: name.to_owned(), help }
 }
 
-/// Names of queueing disciplines that people look for, and what comes nearest to them here.
+/// Names of queueing disciplines that users look for, with the closest equivalents.
 const NEAREST: [(&[&str], &str); 7] = [
     (
         &["cake"],
@@ -743,15 +749,15 @@ const NEAREST: [(&[&str], &str); 7] = [
     ),
     (
         &["fq_codel", "codel", "pie", "fq_pie", "red", "sfb", "choke"],
-        "\"hls\", and queue = \"fq_codel\" or \"codel\" at the leaves: that is how a queue is kept, and the scheduler chooses between queues",
+        "\"hls\", and queue = \"fq_codel\" or \"codel\" at the leaves: those manage a single queue; a scheduler selects between queues",
     ),
     (&["fq"], "\"hls\", and per = \"flow\" at a leaf: its connections share it equally"),
     (&["tbf"], "\"fifo\": one queue at the rate of the link"),
     (
         &["prio", "priq", "sp", "pfifo_fast"],
-        "\"htb\" with `priority` at the leaves, or \"hls\" with latency_critical = true at the class that should not wait, out of its own share",
+        "\"htb\" with `priority` at the leaves, or \"hls\" with latency_critical = true at the delay-sensitive class, within its share",
     ),
-    (&["cbq"], "\"cbq-top-level\", which the kernel's CBQ is; its formal rule is \"cbq-formal\""),
+    (&["cbq"], "\"cbq-top-level\", like the kernel's CBQ; its formal rule is \"cbq-formal\""),
     (&["ets"], "\"drr\", with `quantum` at the leaves, or \"hls\" with weights"),
 ];
 
@@ -772,8 +778,8 @@ impl<'a> TcLink<'a> {
         let table = document.get("link")?.table("[link] with tc", "a table", log)?;
         table.only(&["tc", "device", "rate"], log);
         if let Some(span) = document.first_class() {
-            let why = "stand in the file of tc commands, which is named here".to_owned();
-            log.error(span, ProblemKind::Misplaced { key: "class", why, help: "leave them out, or leave tc out" });
+            let why = "belong in the file of tc commands that is named here".to_owned();
+            log.error(span, ProblemKind::Misplaced { key: "class", why, help: "remove them, or remove tc" });
         }
         let path = table.get("tc")?.string("the name of a file of tc commands in quotes", log)?;
         let rate = table.get("rate").and_then(|value| value.rate(None, log));
@@ -816,7 +822,7 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
     if classes.all.len() < tables { RawClasses::with_room(0) } else { classes }
 }
 
-/// Reports matches that are never the first to match: of a text with ranges, all that it stands for.
+/// Reports matches that are never the first to apply; for a text with ranges, all of its matches.
 fn check_reach(classes: &RawClasses, log: &mut Log) {
     let mut reach = Reach::default();
     for text in classes.matches.chunk_by(|(_, _, one), (_, _, other)| one == other) {
@@ -830,20 +836,21 @@ fn check_reach(classes: &RawClasses, log: &mut Log) {
     }
 }
 
-/// Reports numbers of classes that two have, and those of another major number than the first: one link is one queueing discipline.
+/// Reports numbers of classes that two have, and those of another major number than the first: one link is one queueing
+/// discipline.
 fn check_classids(classes: &RawClasses, log: &mut Log) {
     let mut seen: HashMap<Classid, Place> = HashMap::new();
     for &(_, number, place) in &classes.classids {
         let (_, first, first_place) = classes.classids[0];
         if number.major() != first.major() {
-            let why = format!("of {number} and {first} are of two queueing disciplines, and a link has one");
+            let why = format!("of {number} and {first} have different major numbers, and a link has one");
             let help = "give all classes of a link the same number before the colon";
             let kind = ProblemKind::Misplaced { key: "classid", why, help };
             log.error_also(place.span(), kind, first_place.span(), "the first");
         }
         if let Some(first) = seen.insert(number, place) {
-            let why = format!("of {number} is another class's");
-            let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class a number of its own" };
+            let why = format!("of {number} is already used");
+            let kind = ProblemKind::Misplaced { key: "classid", why, help: "give each class its own number" };
             log.error_also(place.span(), kind, first.span(), "first here");
         }
     }
@@ -852,22 +859,21 @@ fn check_classids(classes: &RawClasses, log: &mut Log) {
 /// A pool is for several links, and for classes that hang off one.
 fn check_pool(id: ClassId, place: Place, tree: &Hierarchy, log: &mut Log) {
     if tree.parent(id) == Some(ClassId::ROOT) {
-        let why = "is for several links that share; a link that runs alone has nothing to borrow from it".to_owned();
-        let help = "leave it out, unless other links name the pool";
+        let why = "is shared by several links, and this link runs alone".to_owned();
+        let help = "remove it, unless other links name the pool";
         log.warn(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
     } else {
-        let why = "is for classes that hang off the link".to_owned();
-        let help = "set it at the ancestor that does";
+        let why = "is only for classes directly below the link".to_owned();
+        let help = "set it at the topmost ancestor";
         log.error(place.span(), ProblemKind::Misplaced { key: "pool", why, help });
     }
 }
 
-/// Only FIFOs give way: an active queue decides by itself what it drops.
+/// Only FIFOs support push-out: an active queue chooses its own drops.
 fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     if tree.is_leaf(id) && tree.link().when_full == WhenFull::PushOut && tree.config(id).has_active_queue() {
-        let why = "is an active one, which decides by itself what it drops, and the link has when_full = \"push_out\""
-            .to_owned();
-        let help = "leave out one of the two";
+        let why = "is an AQM, which chooses its own drops, and the link has when_full = \"push_out\"".to_owned();
+        let help = "remove one of the two";
         log.error(name_at.span(), ProblemKind::Misplaced { key: "queue", why, help });
     }
 }
@@ -878,8 +884,8 @@ fn check_buffer(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     let longest = tree.link().max_packet;
     if tree.is_leaf(id) && limits.bytes < longest {
         let [held, longest] = [limits.bytes, longest].map(|bytes| show_size(u64::from(bytes)));
-        let why = format!("of {held} holds no packet of the longest length, {longest}");
-        let help = "such packets are dropped; make it longer, or lower the mtu";
+        let why = format!("of {held} is shorter than a maximum-length packet, {longest}");
+        let help = "such packets are dropped; increase it, or lower the mtu";
         log.warn(name_at.span(), ProblemKind::Misplaced { key: "buffer", why, help });
     }
 }

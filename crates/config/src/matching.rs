@@ -1,7 +1,8 @@
-//! The match language: which frames belong to a class.
+//! The match language, which assigns frames to classes.
 //!
-//! A [`Match`] is plain data: conditions on a frame's headers, all of which have to hold. [`Match::matches`] says what it means, and
-//! a fast classifier has to give the same answers. `docs/link-files.md` is the users' reference of the text form.
+//! A [`Match`] is plain data: conditions on a frame's headers, all of which must hold. [`Match::matches`] defines its
+//! meaning, and a fast classifier must give the same results. `docs/link-files.md` is the users' reference of the text
+//! form.
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
 
@@ -35,8 +36,8 @@ pub const ICMP6: u8 = 58;
 pub const MAX_VLAN: u16 = 4094;
 /// Smallest EtherType; smaller numbers in its place are lengths (IEEE 802.3 Section 3.2.6).
 pub const MIN_ETHERTYPE: u16 = 0x0600;
-/// EtherType of the HTB text's generator: the first that IEEE 802 sets apart for local experiments. The text calls its own
-/// `ETH_P_CUST` and gives no number.
+/// EtherType of the HTB text's generator: the first that IEEE 802 sets apart for local experiments. The text calls its
+/// own `ETH_P_CUST` and gives no number.
 pub const SCRIPT_TYPE: u16 = 0x88b5;
 /// Largest DSCP value.
 pub const MAX_DSCP: u8 = 63;
@@ -75,10 +76,10 @@ impl Mac {
     }
 }
 
-/// What classification looks at in a frame.
+/// The fields of a frame that classification compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameKey {
-    /// Source of the Ethernet header; `None` where the frame ends before it, or is a bare IP packet.
+    /// Source of the Ethernet header; `None` if the frame ends before it, or is a raw IP packet.
     pub src_mac: Option<Mac>,
     /// Destination of the Ethernet header; as `src_mac`.
     pub dst_mac: Option<Mac>,
@@ -86,7 +87,7 @@ pub struct FrameKey {
     pub vlan: Option<u16>,
     /// VLAN id of the second tag.
     pub inner_vlan: Option<u16>,
-    /// The EtherType behind all tags; `None` where the frame ends before it, or has too many tags.
+    /// The EtherType after all tags; `None` if the frame ends before it, or has too many tags.
     pub ethertype: Option<u16>,
     /// `None` for a frame that carries no IP packet, or a malformed one; the fields below then match nothing.
     pub version: Option<IpVersion>,
@@ -96,7 +97,7 @@ pub struct FrameKey {
     pub src: [u8; 16],
     /// Destination address; of IPv4 in the form of [`v4_mapped`].
     pub dst: [u8; 16],
-    /// Source port; `None` where the frame shows none (not TCP or UDP, a later fragment, truncated).
+    /// Source port; `None` if the frame has none (not TCP or UDP, a later fragment, truncated).
     pub sport: Option<u16>,
     /// Destination port; as `sport`.
     pub dport: Option<u16>,
@@ -116,7 +117,7 @@ pub const fn v4_mapped(address: [u8; 4]) -> [u8; 16] {
 pub struct Prefix {
     version: IpVersion,
     bits: u128,
-    /// 0 to 128 in the sixteen-byte form: 96 more than what an IPv4 user wrote.
+    /// Prefix length, 0 to 128, in the sixteen-byte form: for IPv4 the written length plus 96.
     len: u8,
 }
 
@@ -179,7 +180,7 @@ impl Prefix {
         self.len == if self.version == IpVersion::V4 { 96 } else { 0 }
     }
 
-    /// The prefix of the same length whose address is zero.
+    /// Returns the prefix of the same length with address zero.
     #[must_use]
     pub fn without_address(&self) -> Self {
         Self { bits: 0, ..*self }
@@ -244,7 +245,7 @@ impl PortRange {
         self.first <= other.first && other.last <= self.last
     }
 
-    /// What is left of a range around it.
+    /// The parts of `outer` (all ports without it) below and above this range.
     fn around(self, outer: Option<Self>) -> impl Iterator<Item = Self> {
         let outer = outer.unwrap_or(Self { first: 0, last: u16::MAX });
         let below = self.first.checked_sub(1).map(|last| Self { first: outer.first, last });
@@ -360,8 +361,8 @@ impl Match {
             && self.dscp.is_none_or(|dscp| frame.dscp == dscp)
     }
 
-    /// Returns true if every frame that `other` matches is matched by this too. Each condition is compared alone: what follows only from
-    /// several together is not seen.
+    /// Returns true if every frame that `other` matches is matched by this too. Conditions are compared one by one: a
+    /// consequence of several together is not found.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {
@@ -388,7 +389,7 @@ impl Match {
             && wider(self.dport, other.dport, PortRange::covers)
     }
 
-    /// The match of exactly the frames that both match; `None` where there is no such frame.
+    /// Returns the match of exactly the frames that both match; `None` if there is no such frame.
     pub(crate) fn both(&self, other: &Self) -> Option<Self> {
         fn same<T: PartialEq + Copy>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
             match (one, other) {
@@ -427,12 +428,10 @@ impl Match {
         (!(has_ports && no_ports)).then_some(made)
     }
 
-    /// Matches of the frames that this matches and `other` does not; `None` where no matches say that.
-    ///
-    /// Frames of TCP and UDP that show no ports, which are later fragments, are taken for what their first fragment is.
+    /// Returns matches of the frames that this matches and `other` does not; `None` if matches cannot express it.
     pub(crate) fn minus(&self, other: &Self) -> Option<Vec<Self>> {
         let Some(both) = self.both(other) else { return Some(vec![*self]) };
-        // What can be parted are addresses and ports; all else has to be the same.
+        // Addresses and ports can be split; all other conditions must be equal.
         let parted = Self { src: None, dst: None, sport: None, dport: None, ..*self };
         let alike = parted == Self { src: None, dst: None, sport: None, dport: None, ..both };
         let narrows_ports = (self.sport, self.dport) != (both.sport, both.dport);

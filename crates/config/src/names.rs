@@ -13,14 +13,16 @@ pub const LINK: &str = "link";
 /// Longest name in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// Names of the classes of a tree, both ways. The root is called [`LINK`]. Each name is kept once, all of them in one text.
+/// Names of the classes of a tree, both ways. The root is called [`LINK`]. Each name is kept once, all of them in one
+/// text.
 #[derive(Clone, Debug)]
 pub struct Names {
     text: String,
-    /// By id: where its name ends, and the next one begins. Below 2^32, since files are shorter ([`crate::files::MAX_FILE`]).
+    /// By id: end of its name and beginning of the next. Below 2^32, because files are shorter
+    /// ([`crate::files::MAX_FILE`]).
     ends: Vec<u32>,
-    /// Ids by the hash of their names, in open addressing with linear probing, each with the upper half of the hash; [`FREE`] where
-    /// there is none. A power of two, and at most half of them taken.
+    /// Ids by the hash of their names, in open addressing with linear probing, each with the upper half of the hash;
+    /// [`FREE`] for an empty slot. A power of two, at most half full.
     slots: Vec<(u32, u32)>,
     hasher: RandomState,
 }
@@ -42,7 +44,7 @@ pub struct UnknownClass {
     pub known: String,
 }
 
-/// Most names that are listed where one is not known.
+/// Maximum number of names listed for an unknown name.
 const LISTED: usize = 12;
 
 impl UnknownClass {
@@ -92,7 +94,7 @@ impl Names {
         }
     }
 
-    /// Where a name is, or where it would be, and the upper half of its hash.
+    /// Returns the slot of a name, or the empty slot for it, and the upper half of its hash.
     fn slot(&self, name: &str) -> (usize, u32) {
         let mask = self.slots.len() - 1;
         let hash = self.hasher.hash_one(name);
@@ -134,10 +136,10 @@ impl Names {
         (id != FREE).then_some(ClassId(id))
     }
 
-    /// The class of that name, which somebody wrote.
+    /// Finds the class of a name written by the user.
     ///
     /// # Errors
-    /// Says which name may have been meant.
+    /// The error suggests a similar name.
     pub fn find(&self, name: &str) -> Result<ClassId, UnknownClass> {
         self.id(name).ok_or_else(|| UnknownClass::among(name, self.iter().skip(1)))
     }
@@ -154,7 +156,7 @@ impl Names {
     }
 }
 
-/// Why a class cannot have this name, or `None` where it can.
+/// Returns the reason why a class cannot have this name; `None` if it can.
 pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("a name has at least one letter")

@@ -16,15 +16,15 @@ pub(crate) const KEYS: [&str; 4] = ["name", "link", "class", "propagation"];
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// The link. It runs under the scheduler of the scenario's first link, whatever its own file says.
+    /// The link. It runs the scheduler of the scenario's first link; the scheduler of its own file is ignored.
     pub link: LinkFile,
-    /// How long a bit travels along it, for packets that go on to another link.
+    /// Propagation delay of the link, for packets that continue to another link.
     pub propagation: Nanos,
-    /// Who sends over it, as [`Scenario::sources`](crate::Scenario::sources).
+    /// Sources that send over the link, as [`Scenario::sources`](crate::Scenario::sources).
     pub sources: Vec<SourceSpec>,
 }
 
-/// The links after the first, with nobody sending yet.
+/// Reads the links after the first, without sources.
 pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOptions<'_>, log: &mut Log) -> Vec<Peer> {
     const EXPECTED: &str = "a table for each further link: [[peer]], in double brackets";
     let Some(value) = document.get("peer") else { return Vec::new() };
@@ -38,13 +38,17 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
             &table,
             |name| {
                 if name.contains(':') {
-                    return Some("has a colon, which stands between the names of a link and of its class".to_owned());
+                    return Some("has a colon, which separates the names of a link and its class".to_owned());
                 }
                 if peers.iter().any(|peer| peer.name == name) {
-                    return Some("is the name of another [[peer]]".to_owned());
+                    return Some("is already the name of a [[peer]]".to_owned());
                 }
                 let begins = |class: &&str| class.split_once(':').is_some_and(|(link, _)| link == name);
-                first.names.iter().find(begins).map(|class| format!("is how the class \"{class}\" begins, too"))
+                first
+                    .names
+                    .iter()
+                    .find(begins)
+                    .map(|class| format!("is also the beginning of the class name \"{class}\""))
             },
             log,
         );

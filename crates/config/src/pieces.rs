@@ -1,10 +1,11 @@
-//! A document cut at its `[[class]]` headers, so that a file of a million classes is never in memory as a tree of TOML values.
+//! A document cut at its `[[class]]` headers, so that a file of a million classes is never in memory as a tree of TOML
+//! values.
 //!
-//! A line that begins with `[[class]]` is such a header unless it stands inside a string or a list of several lines. In that case the
-//! piece before it ends inside a string or a list, and does not parse. So a document is cut at every such line. Whenever a piece does
-//! not parse, or holds anything but classes, the pieces are not [sound](Pieces::are_sound), and the document has to be read as a
-//! whole. Otherwise what is read from pieces is what the whole document says: the first piece (the head) has no class, the last
-//! may be followed by other tables (the tail), and head and tail have no key in common.
+//! A line that begins with `[[class]]` is such a header unless it is inside a string or a list of several lines. In
+//! that case the piece before it ends inside a string or a list, and does not parse. So a document is cut at every such
+//! line. If a piece does not parse, or holds anything but classes, the pieces are not [sound](Pieces::are_sound), and
+//! the document must be read as a whole. Otherwise the pieces are equivalent to the document: the first piece (the
+//! head) has no class, the last may be followed by other tables (the tail), and head and tail have no key in common.
 
 use std::cell::Cell;
 
@@ -19,18 +20,18 @@ const HEADER: &str = "[[class]]";
 #[derive(Debug)]
 pub(crate) struct Pieces<'s> {
     text: &'s str,
-    /// What comes before the first class.
+    /// The text before the first class.
     pub(crate) head: Spanned<DeTable<'s>>,
-    /// What comes after the last class, and where it begins.
+    /// The text after the last class, with its offset.
     pub(crate) tail: Option<(Spanned<DeTable<'s>>, usize)>,
-    /// Where the classes are.
+    /// Bytes of the classes.
     classes: Span,
     /// True if all of them have been read and were sound.
     sound: Cell<bool>,
 }
 
 impl<'s> Pieces<'s> {
-    /// Cuts `text`; `None` where it cannot be.
+    /// Cuts `text`; `None` if that is impossible.
     pub(crate) fn cut(text: &'s str) -> Option<Self> {
         let start = next_header(text, 0)?;
         let head = sound(&text[..start])?;
@@ -65,17 +66,17 @@ impl<'s> Pieces<'s> {
         self.text[self.classes.clone()].matches(HEADER).count()
     }
 
-    /// Where the first class is, in bytes.
+    /// Bytes of the first class.
     pub(crate) fn first(&self) -> Span {
         self.classes.start..self.classes.start + HEADER.len()
     }
 
-    /// Returns true if the pieces were read, and are what the whole document says.
+    /// Returns true if the pieces were read and are equivalent to the document.
     pub(crate) fn are_sound(&self) -> bool {
         self.sound.get()
     }
 
-    /// Hands over the classes in order, each with where its piece begins, until a piece is not sound.
+    /// Passes the classes in order, each with the offset of its piece, until a piece is unsound.
     pub(crate) fn each(&self, mut read: impl FnMut(&Spanned<DeValue<'_>>, usize)) {
         let mut at = self.classes.start;
         while at < self.classes.end {

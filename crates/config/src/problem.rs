@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to do about it.
+//! Problems of a file: message, place and remedy.
 //!
 //! A [`Problem`] is one finding; [`Problems`] are the errors for which a file was refused. Both are
 //! [`miette::Diagnostic`]s, and [`Problem::line`] gives the form `file:line:column: error: message; help`.
@@ -30,13 +30,13 @@ pub struct Problem {
     kind: ProblemKind,
     severity: Severity,
     source: Source,
-    /// What is shown of it.
+    /// Quoted part of the text.
     excerpt: Excerpt,
     span: Option<Span>,
     also: Option<(Span, &'static str)>,
 }
 
-/// Where a problem is; lines and columns count from 1, columns in characters.
+/// Place of a problem; lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The file as it was named.
@@ -78,7 +78,7 @@ impl Problem {
             && Arc::ptr_eq(&self.source, &other.source)
     }
 
-    /// What is wrong.
+    /// The kind of the problem.
     #[must_use]
     pub fn kind(&self) -> &ProblemKind {
         &self.kind
@@ -90,13 +90,13 @@ impl Problem {
         self.severity != Severity::Error
     }
 
-    /// The offending part of the text, in bytes; `None` where the problem is with the file as a whole.
+    /// The offending part of the text, in bytes; `None` if the problem concerns the whole file.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         self.span.clone()
     }
 
-    /// Where it is.
+    /// The place of the problem.
     #[must_use]
     pub fn location(&self) -> Location {
         let text = self.source.inner();
@@ -113,7 +113,7 @@ impl Problem {
         }
     }
 
-    /// Length of the offending part in characters; 0 where the problem is with the file as a whole.
+    /// Length of the offending part in characters; 0 if the problem concerns the whole file.
     #[must_use]
     pub fn length(&self) -> usize {
         let text = self.span.as_ref().and_then(|span| self.source.inner().get(span.clone()));
@@ -138,14 +138,15 @@ impl Problem {
     }
 }
 
-/// What is wrong, without what to do. What a file says may be of any length; of a long message the middle is left out.
+/// Formats the message without the remedy. Values of a file may have any length: the middle of a long message is left
+/// out.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shortened(self.kind.to_string()))
     }
 }
 
-/// Characters of a message that are shown at most, less those of the mark in the place of what is left out.
+/// Maximum length of a message in characters, without the mark for omitted text.
 const LONGEST: usize = 600;
 
 fn shortened(text: String) -> String {
@@ -200,7 +201,7 @@ impl Problems {
         &self.all
     }
 
-    /// How many more there are.
+    /// Number of errors that are not shown.
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.left_out
@@ -236,7 +237,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// A single problem stands for itself; several are listed as related.
+/// A single problem is reported directly; several are listed as related.
 impl Diagnostic for Problems {
     fn severity(&self) -> Option<Severity> {
         Some(Severity::Error)
@@ -271,7 +272,7 @@ impl Diagnostic for Problems {
     }
 }
 
-/// Collects what is found while a file is read.
+/// Collects the findings of a reader.
 #[derive(Debug)]
 pub(crate) struct Log {
     source: Source,
@@ -332,11 +333,10 @@ impl Log {
 
     /// The errors, of which there must be some.
     pub(crate) fn into_errors(self) -> Problems {
-        self.finish().expect_err("what is refused has an error")
+        self.finish().expect_err("a refusal has an error")
     }
 
-    /// The warnings, or the errors where there are any.
-    /// Both in the order of the file.
+    /// Returns the warnings, or the errors if there are any, in the order of the file.
     pub(crate) fn finish(mut self) -> Result<Vec<Problem>, Problems> {
         for all in [&mut self.warnings, &mut self.errors] {
             all.sort_by_key(|problem| problem.span.as_ref().map(|span| span.start));

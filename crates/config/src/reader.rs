@@ -1,4 +1,4 @@
-//! Typed access to TOML tables: what is missing, misspelt or of the wrong type goes to the [`Log`], and reading goes on.
+//! Typed access to TOML tables: missing, misspelt and wrongly typed keys go to the [`Log`], and reading continues.
 
 use fairlink_core::{Nanos, Rate};
 use toml::Spanned;
@@ -37,7 +37,7 @@ type Entry<'a, 's> = (&'a Spanned<DeString<'s>>, &'a Spanned<DeValue<'s>>);
 /// Parses TOML.
 ///
 /// # Errors
-/// All errors of syntax. What could be read all the same is not looked at: most of what is wrong with it would follow.
+/// All errors of syntax. The partial result is not evaluated, because most of its errors would be consequential.
 pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<'s>>, Problems> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
@@ -47,7 +47,7 @@ pub(crate) fn parse<'s>(text: &'s str, log: &mut Log) -> Result<Spanned<DeTable<
     if log.has_errors() { Err(std::mem::replace(log, Log::new(log.source())).into_errors()) } else { Ok(table) }
 }
 
-/// Parses TOML, without looking at what it says.
+/// Parses TOML without evaluating it.
 ///
 /// # Errors
 /// All errors of syntax.
@@ -60,7 +60,7 @@ pub(crate) fn toml(source: &Source) -> Result<Spanned<DeTable<'_>>, Problems> {
 pub(crate) struct Value<'a, 's> {
     pub(crate) key: &'a str,
     pub(crate) value: &'a Spanned<DeValue<'s>>,
-    /// Where the text that it was read from begins in the file.
+    /// Offset of the parsed text in the file, in bytes.
     offset: usize,
 }
 
@@ -195,7 +195,7 @@ impl<'a, 's> Value<'a, 's> {
         found
     }
 
-    /// What one of a few words stands for.
+    /// Reads one of a few words and returns its value.
     pub(crate) fn word<T: Copy>(self, what: &'static str, words: &[(&str, T)], log: &mut Log) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|&(name, _)| name).collect();
         self.one_of(what, &names, log).map(|at| words[at].1)
@@ -227,7 +227,7 @@ impl<'a, 's> Value<'a, 's> {
         }
     }
 
-    /// The place in the file of bytes `at` of this string, where the file has it letter by letter.
+    /// Returns the place in the file of bytes `at` of this string, if the file contains it verbatim.
     pub(crate) fn within(self, at: Span, source: &str) -> Span {
         let whole = self.span();
         let Some(text) = self.value.get_ref().as_str() else { return whole };
@@ -246,7 +246,7 @@ pub(crate) struct Table<'a, 's> {
     pub(crate) place: &'static str,
     pub(crate) span: Span,
     table: &'a DeTable<'s>,
-    /// Where the text that it was read from begins in the file.
+    /// Offset of the parsed text in the file, in bytes.
     offset: usize,
     /// The rest of the file, of a document that was read in pieces.
     pieces: Option<&'a Pieces<'s>>,
@@ -263,7 +263,7 @@ impl<'a, 's> Table<'a, 's> {
         Self { pieces: Some(pieces), ..Self::document(place, pieces.head.get_ref()) }
     }
 
-    /// The key as written with its value, and where their text begins.
+    /// Returns the key as written with its value, and the offset of their text.
     fn entry(&self, key: &str) -> Option<(Entry<'a, 's>, usize)> {
         let tail = || {
             let (tail, offset) = self.pieces?.tail.as_ref()?;
@@ -290,7 +290,7 @@ impl<'a, 's> Table<'a, 's> {
         }
     }
 
-    /// The pieces of a document that was read in pieces, whose classes [`Table::get`] does not have.
+    /// Returns the pieces of a document that was read in pieces, whose classes are not available by [`Table::get`].
     pub(crate) fn pieces(&self) -> Option<&'a Pieces<'s>> {
         self.pieces
     }
@@ -308,8 +308,8 @@ impl<'a, 's> Table<'a, 's> {
         self.entry(key).map_or_else(|| self.span.clone(), |((key, _), offset)| moved(key.span(), offset))
     }
 
-    /// The keys of `known` that are there, in the order of `known`, with their values. Others are reported; `also` are known, too, and
-    /// left out of the result.
+    /// The keys of `known` that are there, in the order of `known`, with their values. Others are reported; `also` are
+    /// known, too, and left out of the result.
     pub(crate) fn present<C>(&self, known: &'static [Key<C>], also: &[&str], log: &mut Log) -> Present<'a, 's, C> {
         let place = |key: &str| known.iter().position(|known| known.name == key);
         let entries = self.table.iter().map(|(key, value)| (place(key.get_ref()), key, value));
@@ -350,7 +350,7 @@ impl<'a, 's> Table<'a, 's> {
         }
     }
 
-    /// Reports it where both keys are there.
+    /// Reports an error if both keys are present.
     pub(crate) fn not_both(&self, one: &'static str, other: &'static str, log: &mut Log) {
         if self.get(one).is_some() && self.get(other).is_some() {
             let kind = ProblemKind::Both { place: self.place, one, other };
@@ -390,7 +390,7 @@ const MAX_COMPARED: usize = 10_000;
 
 /// The known word that `word` is most likely a slip of: at most a third of its letters differ.
 pub(crate) fn closest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // Comparing takes the product of the lengths; nobody mistypes a name this long.
+    // The cost of a comparison is the product of the lengths; a name of this length is not a typing error.
     if word.len() > 100 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Scenario files: a link, and who sends what over it when. `docs/link-files.md` is the users' reference.
+//! Scenario files: a link, its sources and their times. `docs/link-files.md` is the users' reference.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,30 +43,30 @@ pub struct Scenario {
     pub link: LinkFile,
     /// Length of the run; not zero.
     pub duration: Nanos,
-    /// What is left out of the averages at the beginning; shorter than the run.
+    /// Time at the start that averages exclude; shorter than the run.
     pub warmup: Nanos,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Who sends, in file order; all sound by [`SourceSpec::validate`] and with packets no longer than the link's mtu. Classes
-    /// are numbered as in [`Scenario::names`].
+    /// Sources in file order. All are valid by [`SourceSpec::validate`], and their packets are no longer than the
+    /// link's mtu. Classes are numbered as in [`Scenario::names`].
     pub sources: Vec<SourceSpec>,
     /// Names of all classes: those of the link by their ids, then those that only changes bring.
     pub names: Vec<String>,
-    /// What becomes of the link while it runs, in the order of time. There are none where there are peers or pools.
+    /// Changes of the link during the run, by time. Empty if there are peers or pools.
     pub changes: Vec<Change>,
-    /// Its scripts of the HTB text's generator, whose flows are among the sources.
+    /// Scripts of the HTB text's generator; their flows are among the sources.
     pub scripts: Vec<ScriptRun>,
     /// Links that run beside it.
     pub peers: Vec<Peer>,
-    /// What classes of all of them share.
+    /// Pools shared by classes of all links.
     pub pools: Vec<PoolSpec>,
-    /// How long a bit travels along the scenario's own link, for packets that go on to another.
+    /// Propagation delay of the scenario's own link, for packets that continue to another.
     pub propagation: Nanos,
-    /// Sources whose packets go over several links.
+    /// Sources whose packets cross several links.
     pub routes: Vec<RouteSpec>,
-    /// What its runs have to show.
+    /// Expectations about the runs.
     pub expectations: Vec<Expectation>,
-    /// What is doubtful but usable, of the scenario alone; [`LinkFile::warnings`] has the link's.
+    /// Warnings of the scenario only; [`LinkFile::warnings`] has the link's.
     pub warnings: Vec<Problem>,
 }
 
@@ -79,11 +79,12 @@ impl Scenario {
         Self::from_source(&SourceText::read(path)?, options)
     }
 
-    /// A script of the HTB text's generator over a link: that of a link file, or of a file of tc commands (`.tc`), whose further devices
-    /// become peers. `rate` is that of the links of tc commands, which do not always say it.
+    /// Makes the scenario of a script of the HTB text's generator on a link: that of a link file, or of a file of tc
+    /// commands (`.tc`), whose further devices become peers. `rate` is the rate of tc's links, which may not be in the
+    /// commands.
     ///
     /// # Errors
-    /// What is wrong with either file, or does not fit together.
+    /// Errors of either file, or a mismatch between them.
     pub fn of_script(
         script: &Path,
         link: &Path,
@@ -104,7 +105,7 @@ impl Scenario {
         Ok((Self::parse("the script and its link", text, options)?, notes))
     }
 
-    /// Reads a scenario file's text; `name` is what errors call it, and the path beside which a link file is looked for.
+    /// Reads a scenario file's text; `name` is its name in errors, and the path relative to which a link file is found.
     ///
     /// # Errors
     /// As [`Scenario::read`].
@@ -112,7 +113,7 @@ impl Scenario {
         Self::from_source(&SourceText::new(name, text.into()), options)
     }
 
-    /// Reads a scenario file's text. The files that it names are looked for where the text comes from.
+    /// Reads a scenario file's text. Files that it names are relative to the source of the text.
     ///
     /// # Errors
     /// As [`Scenario::read`].
@@ -199,7 +200,7 @@ fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nano
     warmup
 }
 
-/// Who sends over the scenario's own link; the sources of a peer go there.
+/// Sources of the scenario's own link; those of a peer are added to the peer.
 #[derive(Default)]
 struct Senders {
     sources: Vec<SourceSpec>,

@@ -1,9 +1,10 @@
-//! Other values for the numbers of a scenario: what `--sweep KEY=V1,V2` says, which keys there are, and the text with a value changed.
+//! Other values for the numbers of a scenario: the option `--sweep KEY=V1,V2`, the keys, and the text with a changed
+//! value.
 //!
-//! A key is the path of a number in the file, or of the `rule` of a pool. Tables that have several of their kind are called by name: `link.rate`, `seed`,
-//! `class.A1.guarantee`, `source.A1.packets_per_second`. A source is called by its class; the second source of a class is
-//! `source.A1#2`. Items of lists are counted from 1. A value is written as in the file, with its unit and without quotes, and the
-//! changed text is read as any other file, so that whatever is wrong with a value is found there.
+//! A key is the path of a number in the file, or of the `rule` of a pool. Elements of arrays of tables are named:
+//! `link.rate`, `seed`, `class.A1.guarantee`, `source.A1.packets_per_second`. A source is named by its class; the
+//! second source of a class is `source.A1#2`. Items of lists are counted from 1. A value is written as in the file,
+//! with its unit and without quotes. The changed text is read like any other file, which finds errors in the value.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,7 +22,7 @@ use crate::reader::{self, closest};
 pub const MAX_VALUES: usize = 10_000;
 /// Decimal places that a range is counted in.
 const PLACES: usize = 9;
-/// Keys that are listed where one is not known.
+/// Maximum number of keys listed for an unknown key.
 const LISTED: usize = 16;
 
 /// A key and the values that it takes one after the other.
@@ -37,7 +38,7 @@ pub struct Sweep {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
     /// Not KEY=VALUES.
-    #[error("\"{text}\" is no KEY=VALUES; write e.g. seed=1,2,3 or link.rate=10mbit..50mbit..10mbit")]
+    #[error("\"{text}\" is not KEY=VALUES; write e.g. seed=1,2,3 or link.rate=10mbit..50mbit..10mbit")]
     Form {
         /// As written.
         text: String,
@@ -55,19 +56,19 @@ pub enum SweepError {
         key: String,
         /// As written.
         range: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// More than [`MAX_VALUES`].
-    #[error("{key}: more than {limit} values; take a wider step")]
+    #[error("{key}: more than {limit} values; use a wider step")]
     TooMany {
         /// The key.
         key: String,
-        /// How many there may be.
+        /// Maximum number of values.
         limit: usize,
     },
     /// A value that cannot stand in a file.
-    #[error("{key}: the value {value:?} cannot be written into a file; leave quotes, backslashes and line ends out")]
+    #[error("{key}: the value {value:?} cannot be written into a file; remove quotes, backslashes and line ends")]
     Unwritable {
         /// The key.
         key: String,
@@ -98,8 +99,9 @@ pub enum SweepError {
 }
 
 impl Sweep {
-    /// Reads `KEY=V1,V2,...`, where a value may be a range: `1..9..2` adds 2 each time, `1mbit..16mbit..x2` doubles. Ends are included
-    /// where they are hit. Units stand at the start of a range at least, and are the same throughout.
+    /// Parses `KEY=V1,V2,...`, where a value may be a range: `1..9..2` adds 2 each time, `1mbit..16mbit..x2` doubles.
+    /// The end is included if the steps reach it. Units are given at least at the start of a range, and are the same
+    /// throughout.
     ///
     /// # Errors
     /// [`SweepError`], without looking at any file.
@@ -138,7 +140,8 @@ fn range(key: &str, text: &str, values: &mut Vec<String>) -> Result<(), SweepErr
     let [start, end, step] = parts[..] else { return Err(refuse("a range has three parts".to_owned())) };
     let number = |part: &str| {
         let unit = part.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(part.len());
-        let number = decimal(&part[..unit]).ok_or_else(|| refuse(format!("\"{part}\" begins with no number")))?;
+        let number =
+            decimal(&part[..unit]).ok_or_else(|| refuse(format!("\"{part}\" does not begin with a number")))?;
         Ok((number, part[unit..].trim().to_owned()))
     };
     let ((start, unit), (end, end_unit)) = (number(start)?, number(end)?);
@@ -198,7 +201,7 @@ struct Place {
     quoted: bool,
 }
 
-/// A scenario file as text, and where its numbers are.
+/// A scenario file as text, with the places of its numbers.
 #[derive(Clone, Debug)]
 pub struct Template {
     name: String,
@@ -211,10 +214,10 @@ pub struct Template {
 /// Numbers that a scenario has whether it names them or not, and whether they are strings.
 const ALWAYS: [(&str, bool); 2] = [("seed", false), ("warmup", true)];
 
-/// Keys whose values are words that can be swept.
+/// Keys with words as values that can be swept.
 const WORDS: [&str; 1] = ["rule"];
 
-/// Keys whose values are names, even where they look like numbers.
+/// Keys with names as values, even if they look like numbers.
 const NAMES: [&str; 10] = ["name", "class", "parent", "link", "pool", "default", "file", "scheduler", "model", "match"];
 
 impl Template {
@@ -234,7 +237,7 @@ impl Template {
             // As text, it has to begin with a table: a key alone would belong to the table before.
             let lines = || link.inner().lines().map(str::trim);
             let begins = lines().find(|line| !line.is_empty() && !line.starts_with('#'));
-            // What does not look like a link file is not shown to whoever named it.
+            // Text that does not look like a link file is not shown to the author of its name.
             if begins.is_some_and(|line| line.starts_with('[')) && lines().any(|line| line.starts_with("[link]")) {
                 text.replace_range(key.span().start..value.span().end, "");
                 let _ = write!(text, "\n# {file}:\n{}", link.inner());
@@ -267,13 +270,13 @@ impl Template {
         &self.keys
     }
 
-    /// What errors call the file.
+    /// Name of the file in errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// That each key is there, and once.
+    /// Checks that each key exists and is swept once.
     ///
     /// # Errors
     /// [`SweepError::UnknownKey`], [`SweepError::Twice`].

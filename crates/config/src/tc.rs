@@ -1,12 +1,13 @@
-//! Commands of tc to a link file and back: HTB, CBQ, HFSC, prio, cake, the queues below them, and filters as far as the match language reaches.
+//! Converts tc commands to a link file and back: HTB, CBQ, HFSC, prio, cake, the queues below them, and filters that
+//! are expressible as matches.
 //!
-//! `docs/tc.md` is the users' reference. Source of the commands that must be read: \[htb\], whose lines are of 2001; source of units
-//! and defaults: tc(8), tc-htb(8), tc-cbq-details(7), tc-u32(8).
+//! `docs/tc.md` is the users' reference. Source of the required commands: \[htb\], whose lines are of 2001; source of
+//! units and defaults: tc(8), tc-htb(8), tc-cbq-details(7), tc-u32(8).
 //!
 //! * [`import`]: text of tc commands to the text of a link file.
 //! * [`export`]: a link file to tc commands.
 //!
-//! Both name what is lost or changes its meaning, at its place.
+//! Both report losses and changes of meaning, with places.
 
 mod cake;
 pub(crate) mod export;
@@ -33,10 +34,11 @@ pub use kernel::KERNEL_HTB_LEVELS;
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problems, Source, SourceText};
 
-/// Reads a text of tc commands; `name` is what errors call it.
+/// Reads a text of tc commands; `name` is its name in errors.
 ///
 /// # Errors
-/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that was made.
+/// Everything that is wrong with it, at its place; or what [`LinkFile::parse`] refuses, at its place in the text that
+/// was made.
 pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> Result<Imported, Problems> {
     import_source(&SourceText::new(name, text.into()), options)
 }

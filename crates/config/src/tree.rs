@@ -1,4 +1,4 @@
-//! From classes in any order to a [`Hierarchy`], whose ids follow file order with parents before children.
+//! Builds a [`Hierarchy`] of classes in any order. Its ids follow file order with parents before children.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, Rate};
 
@@ -10,7 +10,7 @@ use crate::reader::closest;
 /// Most names of a cycle that are shown.
 const MAX_CYCLE: usize = 8;
 
-/// A tree and where each of its classes came from.
+/// A tree with the origin of each class.
 pub(crate) struct Built {
     pub(crate) tree: Hierarchy,
     pub(crate) names: Names,
@@ -18,7 +18,7 @@ pub(crate) struct Built {
     pub(crate) ids: Vec<ClassId>,
 }
 
-/// Builds the tree; `None` where something is wrong, which is then in the log. `link_span` is the place of the link's rate.
+/// Builds the tree; `None` if there is an error, which is in the log. `link_span` is the place of the link's rate.
 pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span, log: &mut Log) -> Option<Built> {
     let parents = parents(classes, log)?;
     let order = parents_first(classes, &parents, log)?;
@@ -112,7 +112,7 @@ fn parents(classes: &RawClasses, log: &mut Log) -> Option<Vec<u32>> {
     sound.then_some(parents)
 }
 
-/// Positions in file order. Only a class whose parent comes later in the file waits for it.
+/// Orders positions by the file. Only a class whose parent comes later in the file is deferred.
 fn parents_first(classes: &RawClasses, parents: &[u32], log: &mut Log) -> Option<Vec<u32>> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {

@@ -1,7 +1,7 @@
 //! YAML as Kubernetes has it: several documents in a file, each value with its place.
 //!
-//! Source: YAML 1.2.2, parsed into events by `saphyr-parser`. Aliases and merge keys (`<<`) are written out, within a bound on the number of values, so
-//! that a few lines of aliases of aliases do not fill the memory. Tags are ignored.
+//! Source: YAML 1.2.2, parsed into events by `saphyr-parser`. Aliases and merge keys (`<<`) are written out, within a
+//! bound on the number of values, so that a few lines of aliases of aliases do not fill the memory. Tags are ignored.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ const MAX_VALUES: usize = 4_000_000;
 /// Deepest nesting of lists and mappings.
 const MAX_DEPTH: usize = 100;
 
-/// A value and where it stands: a byte range that begins with the value.
+/// A value and its place: a byte range that begins with the value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) at: Span,
@@ -91,7 +91,7 @@ impl Node {
         }
     }
 
-    /// What it is, in words.
+    /// Names the type of the value.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
@@ -104,7 +104,7 @@ impl Node {
     }
 }
 
-/// Reads all documents; `None` where the text is no YAML, and the log says so.
+/// Parses all documents; `None` if the text is not YAML; the log has the error.
 pub(crate) fn documents(text: &str, log: &mut Log) -> Option<Vec<Node>> {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut loader = Loader {
@@ -127,7 +127,8 @@ pub(crate) fn documents(text: &str, log: &mut Log) -> Option<Vec<Node>> {
             }
         };
         if let Err((at, what)) = read {
-            let help = "give YAML or JSON as kubectl prints it, or manifests as kubectl apply takes them; render templates first";
+            let help =
+                "pass YAML or JSON as printed by kubectl, or manifests for kubectl apply; render templates first";
             log.error(at, ProblemKind::Import { what, help: help.to_owned() });
             return None;
         }
@@ -135,7 +136,7 @@ pub(crate) fn documents(text: &str, log: &mut Log) -> Option<Vec<Node>> {
     Some(loader.documents)
 }
 
-/// A place and what is wrong there.
+/// A place and an error.
 type Wrong = (Span, String);
 
 /// Counts of characters as byte offsets. Places are asked for in ascending order mostly.
@@ -161,7 +162,7 @@ impl Places<'_> {
     }
 }
 
-/// A list or a mapping whose end has not come yet.
+/// A list or a mapping that is not closed yet.
 struct Open {
     at: Span,
     anchor: usize,
@@ -174,7 +175,7 @@ struct Open {
 #[derive(Default)]
 struct Mapping {
     entries: Vec<(String, Node)>,
-    /// The key whose value is next.
+    /// The key of the next value.
     key: Option<String>,
 }
 
@@ -208,7 +209,7 @@ impl Loader<'_> {
                     let (node, size) = (Node { at, ..node.clone() }, *size);
                     self.done(node, 0, size)
                 }
-                None => Err((at, "an alias stands within what it names".to_owned())),
+                None => Err((at, "an alias refers to a node that contains it".to_owned())),
             },
             Event::DocumentEnd => {
                 self.anchors.clear();
@@ -226,7 +227,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Puts a whole value, which adds `size` values, where it belongs.
+    /// Adds a complete value, with `size` values, to its container.
     fn done(&mut self, node: Node, anchor: usize, size: usize) -> Result<(), Wrong> {
         self.values += size;
         if self.values > MAX_VALUES {
@@ -247,11 +248,11 @@ impl Loader<'_> {
                         Value::Null => String::new(),
                         Value::Bool(value) => value.to_string(),
                         Value::List(_) | Value::Object(_) => {
-                            return Err((node.at, "a list or a mapping stands where a key should".to_owned()));
+                            return Err((node.at, "a list or a mapping is in the place of a key".to_owned()));
                         }
                     };
                     if entries.iter().any(|(known, _)| *known == text) {
-                        return Err((node.at, format!("the key \"{text}\" stands twice in this mapping")));
+                        return Err((node.at, format!("the key \"{text}\" is given twice in this mapping")));
                     }
                     *key = Some(text);
                 }
@@ -262,7 +263,7 @@ impl Loader<'_> {
     }
 }
 
-/// How many values there are in one.
+/// Counts the values of a node.
 fn count(node: &Node) -> usize {
     1 + match &node.value {
         Value::List(items) => items.iter().map(count).sum(),
@@ -282,7 +283,7 @@ fn plain(text: Cow<'_, str>) -> Value {
     }
 }
 
-/// Returns true for what the core schema of YAML reads as a number, infinities aside.
+/// Returns true for numbers of YAML's core schema, except infinities.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     digits.starts_with(|first: char| first.is_ascii_digit() || first == '.')
@@ -356,13 +357,13 @@ mod tests {
         let (deep, deeper) = ("[".repeat(150), "[".repeat(5000));
         for (text, line, said) in [
             ("a: 1\nb:\n\tc: 2\n", 3, "this is not YAML"),
-            ("a: {{ .Values.x }}\n", 1, "a list or a mapping stands where a key should"),
-            ("a: 1\nb: 2\na: 3\n", 3, "the key \"a\" stands twice in this mapping"),
+            ("a: {{ .Values.x }}\n", 1, "a list or a mapping is in the place of a key"),
+            ("a: 1\nb: 2\na: 3\n", 3, "the key \"a\" is given twice in this mapping"),
             ("a: 'x\n", 1, "this is not YAML"),
             (&bomb, 7, "more than 4000000 values"),
             (&deep, 1, "nested more than 100 deep"),
             (&deeper, 1, "recursion limit exceeded"),
-            ("a: &x [*x]\n", 1, "an alias stands within what it names"),
+            ("a: &x [*x]\n", 1, "an alias refers to a node that contains it"),
         ] {
             let lines = read(text).expect_err(said);
             assert!(lines.starts_with(&format!("a.yaml:{line}:")) && lines.contains(said), "{lines}");

@@ -1,4 +1,4 @@
-//! The JSON schema for editors takes every file that is in the project, and refuses what the reader refuses.
+//! The JSON schema for editors accepts every file of the project, and refuses values that the reader refuses.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -138,7 +138,7 @@ fn what_the_reader_takes_the_schema_takes_and_what_is_no_value_of_a_key_neither_
                             wrong += &format!("{place} {key} = {value} is taken\n");
                         }
                     }
-                    // What concerns another key or a limit of a size is for the reader alone.
+                    // Relations between keys and limits of sizes are checked only by the reader.
                     Err(problems) if problems.all().iter().any(is_of_one_value) => {
                         refused += 1;
                         if link.is_valid(&json) || scenario.is_valid(&json) {

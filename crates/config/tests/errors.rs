@@ -12,7 +12,7 @@ fn link(text: &str) -> Result<LinkFile, Problems> {
     LinkFile::parse("bad.toml", text, &ReadOptions::default())
 }
 
-/// One title, the file and what is said about it for each case.
+/// For each case: the title, the file and its messages.
 fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
     let mut table = String::new();
     for (title, text) in cases {
@@ -24,13 +24,13 @@ fn table(cases: &[(&str, &str)], check: impl Fn(&str) -> String) -> String {
     table
 }
 
-/// Which schedulers there are is not what these tables are about.
+/// Replaces lists of schedulers, which these tables do not test.
 fn without_schedulers(line: &str) -> String {
     let names = |list: &str| list.split(", ").all(|name| registry::find(name).is_some());
     let Some((said, help)) = line.split_once("; ") else { return line.to_owned() };
     let (help, rest) = help.split_once("; ").map_or((help, ""), |(help, _)| (help, "; or use --lenient to ignore it"));
-    let schedulers = help == "no scheduler here can"
-        || help.strip_prefix("these can: ").is_some_and(names)
+    let schedulers = help == "no scheduler does"
+        || help.strip_prefix("supported by: ").is_some_and(names)
         || help.strip_prefix("there are: ").is_some_and(names);
     if schedulers { format!("{said}; (schedulers){rest}") } else { line.to_owned() }
 }
@@ -234,7 +234,7 @@ fn several_wrong_keys_of_a_class_are_all_said_in_the_order_of_the_file() {
 #[test]
 fn errors_of_matches_point_into_the_match() {
     let cases = with_link(&[
-        ("not understood", "[[class]]\nname = 'a'\nmatch = ['udp dst port 70000']"),
+        ("invalid match", "[[class]]\nname = 'a'\nmatch = ['udp dst port 70000']"),
         ("not a list", "[[class]]\nname = 'a'\nmatch = 5"),
         ("not text", "[[class]]\nname = 'a'\nmatch = [5001]"),
         ("escaped", "[[class]]\nname = 'a'\nmatch = [\"udp\\u0020dst port 70000\"]"),
@@ -262,9 +262,10 @@ fn errors_of_matches_point_into_the_match() {
 
 #[test]
 fn a_match_at_an_inner_class_is_refused() {
-    // Elsewhere a filter that selects an inner class has handed packets to something without a queue, and filters that refer to each
-    // other have gone round in circles. A cycle cannot be written here: a match tells headers, and nothing in it can name another
-    // match or a class; the class that it is written at is where it ends. (Parents in a circle are among the errors of classes.)
+    // In other systems, a filter that selects an inner class has passed packets to something without a queue, and
+    // filters that refer to each other have formed loops. A loop cannot be written here: a match names headers, not
+    // another match or a class; the class that it belongs to ends the search. (Cycles of parents are among the errors
+    // of classes.)
     let text =
         "link.rate = '1gbit'\n[[class]]\nname = 'a'\nmatch = 'udp'\n[[class]]\nname = 'b'\nparent = 'a'\nmatch = 'tcp'";
     assert_eq!(
@@ -491,7 +492,7 @@ fn who_asks_for_too_much_is_told_who_can_honour_it() {
     let able: Vec<&str> =
         SCHEDULERS.iter().filter(|info| info.supports(Feature::Hierarchy)).map(|info| info.name).collect();
     assert!(able.contains(&"hls") && !able.contains(&"fifo"));
-    let expected = format!("; these can: {}; or use --lenient to ignore it\n", able.join(", "));
+    let expected = format!("; supported by: {}; or use --lenient to ignore it\n", able.join(", "));
     assert!(refusal(text).ends_with(&expected), "{}", refusal(text));
     // The same file read for a scheduler that can, and for one that need not.
     let for_hls = ReadOptions { scheduler: Some("hls"), ..ReadOptions::default() };
@@ -513,7 +514,7 @@ fn ecn_is_for_queues_that_choose_what_to_drop() {
     let class = |queue: &str| format!("{LINK}[[class]]\nname = 'a'\n{queue}\necn = true\n");
     for queue in ["", "queue = 'fifo'"] {
         let said = refusal(&class(queue));
-        assert!(said.contains("says nothing to a fifo") && said.contains("fq_codel"), "{said}");
+        assert!(said.contains("has no effect on a fifo") && said.contains("fq_codel"), "{said}");
     }
     let file = link(&class("queue = 'fq_codel'")).unwrap();
     assert!(file.tree.config(file.tree.leaves()[0]).ecn);
@@ -554,19 +555,23 @@ fn errors_of_pools_and_further_links_name_the_place() {
             format!("{LINKS}{POOL}")
                 .replace("guarantee = '4mbit'", "weight = 3")
                 .replace("guarantee = '1mbit'", "weight = 3"),
-            "needs a guarantee beside it",
+            "needs a guarantee, by which",
         ),
         ("rule", format!("{LINKS}{POOL}rule = 'fair'\n"), "exact"),
-        ("pool twice", format!("{LINKS}{POOL}{POOL}"), "\"name\" is the name of another [[pool]]"),
-        ("peer twice", format!("{LINKS}{POOL}{PEER}{PEER}"), "\"name\" is the name of another [[peer]]"),
+        ("pool twice", format!("{LINKS}{POOL}{POOL}"), "\"name\" is already the name of a [[pool]]"),
+        ("peer twice", format!("{LINKS}{POOL}{PEER}{PEER}"), "\"name\" is already the name of a [[peer]]"),
         ("colon", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'f:r'"), "\"name\" has a colon"),
-        ("two of a name", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'b'"), "is how the class \"b:c\" begins"),
+        (
+            "two of a name",
+            format!("{LINKS}{POOL}{PEER}").replace("'far'", "'b'"),
+            "is also the beginning of the class name \"b:c\"",
+        ),
         ("name", format!("{LINKS}{POOL}{PEER}").replace("'far'", "'link'"), "the name of the link itself"),
         ("key", format!("{LINKS}{POOL}{PEER}mtu = '1kB'\n"), "mtu"),
         (
             "within a peer",
             format!("{LINKS}{POOL}{PEER}").replace("'2mbit'", "'20mbit'"),
-            "s.toml:11:13: error: the classes below the link are guaranteed 20 Mbit/s together",
+            "s.toml:11:13: error: the guarantees below the link add up to 20 Mbit/s",
         ),
         (
             "source of no link",
@@ -576,7 +581,7 @@ fn errors_of_pools_and_further_links_name_the_place() {
         (
             "scheduler",
             format!("{LINKS}{POOL}{PEER}").replace("'htb'", "'hfsc'"),
-            "sets a pool, which hfsc cannot honour; these can: ",
+            "sets a pool, which hfsc does not support; supported by: ",
         ),
     ];
     for (title, text, expected) in cases {
@@ -585,7 +590,7 @@ fn errors_of_pools_and_further_links_name_the_place() {
     }
     // In a link file alone, too.
     let said = refusal("link = { rate = '1gbit', scheduler = 'drr' }\n[[class]]\nname = 'a'\npool = 'up'");
-    assert!(said.contains("these can: ") && said.contains("hls"), "{said}");
+    assert!(said.contains("supported by: ") && said.contains("hls"), "{said}");
 }
 
 #[test]
@@ -617,7 +622,8 @@ fn errors_of_changes_name_the_place_the_limit_and_what_to_do() {
         (file.changes[0].name.as_str(), file.changes[1].name.as_str()),
         ("[[change]]", "../../scenarios/simple.toml")
     );
-    // The scheduler that is named runs from then on, also after a change that names none; the scenario's own is left alone.
+    // The scheduler that is named runs from then on, also after a change that names none; the scenario's own is left
+    // alone.
     let schedulers: Vec<_> = file.changes.iter().map(|change| change.link.scheduler.as_str()).collect();
     assert_eq!((file.link.scheduler.as_str(), schedulers), ("htb", vec!["hfsc", "hfsc"]));
 
@@ -670,11 +676,11 @@ fn service_curves_that_do_not_fit_name_the_class_that_asks_for_most_and_since_wh
         file.explain(&error).lines()
     };
     let said = refused("9mbit");
-    let expected = "bad.toml:9:13: error: the real-time curves together ask for more than the 10 Mbit/s that the link carries, at once \
-                    when all start together; \"b\" asks for most then, 9 Mbit/s\n";
+    let expected = "bad.toml:9:13: error: the sum of the real-time curves exceeds the link's 10 Mbit/s, at once when all \
+                    start together; the largest is that of \"b\", 9 Mbit/s\n";
     assert_eq!(said, expected);
     let later = refused("0bit");
-    assert!(later.contains("from 24 ms on when all start together; \"b\" asks for most then, 8 Mbit/s"), "{later}");
+    assert!(later.contains("from 24 ms on when all start together; the largest is that of \"b\", 8 Mbit/s"), "{later}");
 }
 
 #[test]
@@ -697,9 +703,9 @@ fn routes_that_cannot_be_are_refused_with_their_place() {
         (own("route = []"), "\"route\" of a list of 0 is outside 1 class .. 1000"),
         (
             own("route = ['a']"),
-            "\"route\" leads from the scenario's own link back to it, alone or with the routes above",
+            "\"route\" forms a cycle through the scenario's own link, alone or with the routes above",
         ),
-        (circle, "\"route\" leads from the link \"q\" back to it, alone or with the routes above"),
+        (circle, "\"route\" forms a cycle through the link \"q\", alone or with the routes above"),
         (own("route = ['p:x']").replace("500B", "601B"), "a packet of 601 B is longer than the link's mtu of 600 B"),
         (
             own("route = ['p:x']\nregulator = { delay_jitter = [] }"),
@@ -707,7 +713,7 @@ fn routes_that_cannot_be_are_refused_with_their_place() {
         ),
         (
             own("regulator = { delay_jitter = [] }"),
-            "\"regulator\" holds packets between two links, and the source has no route",
+            "\"regulator\" delays packets between two links, and the source has no route",
         ),
     ] {
         let said = refusal(&text);

@@ -14,7 +14,8 @@ fn the_first_example_of_the_manual_is_a_sound_link_file() {
     assert_eq!(file.tree.leaves().len(), 2);
 }
 
-/// The tables of `[link]` and `[[class]]` in the manual are those of the declarations. `FAIRLINK_GOLDEN=write` writes them.
+/// The tables of `[link]` and `[[class]]` in the manual are those of the declarations. `FAIRLINK_GOLDEN=write` writes
+/// them.
 #[test]
 fn the_manual_has_the_tables_of_the_keys_as_they_are_declared() {
     let mut manual = MANUAL.to_owned();

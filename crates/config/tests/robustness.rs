@@ -80,7 +80,7 @@ rate = "10%"
 packet = "1kB"
 "#;
 
-/// A scenario whose link changes twice; one that changes has neither peers nor pools.
+/// A scenario whose link changes twice; one with changes has neither peers nor pools.
 const CHANGED: &str = r#"
 duration = "3s"
 link = { rate = "1gbit" }
@@ -109,7 +109,7 @@ active = ["0s..1s", "2s..3s"]
 
 const LENIENT: ReadOptions<'static> = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
 
-/// Reads a file both ways and looks at everything that is said about it.
+/// Reads a file in both ways and formats all of its messages.
 fn read(text: &str) -> bool {
     let look = |problem: &Problem| {
         assert!(!problem.line().is_empty());
@@ -209,7 +209,7 @@ fn a_file_that_is_too_long_is_refused() {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_is_no_ordinary_file_is_refused_unopened() {
-    // A pipe that nobody writes to would not even open.
+    // Opening a pipe without a writer blocks.
     let pipe = std::env::temp_dir().join(format!("fairlink-pipe-{}", std::process::id()));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let said = LinkFile::read(&pipe, &LENIENT).unwrap_err().lines();
@@ -242,7 +242,7 @@ fn nothing_is_quoted_of_a_file_that_another_one_names_unless_it_looks_like_a_lin
     for hidden in ["root:$6$hunter2:19000:0:99999:7:::\n", "[registry]\ntoken = \"hunter2\"\n", "hunter2 = 1\n", ""] {
         for said in render(hidden) {
             assert!(!said.contains("hunter2") && !said.contains("token") && !said.contains("registry"), "{said}");
-            assert!(said.contains("names this file, and it is not a link file"), "{said}");
+            assert!(said.contains("names this file, which is not a link file"), "{said}");
         }
     }
     for said in render("[link]\nrate = 1mbit\n") {

@@ -10,7 +10,7 @@ pub fn rate(bps: f64) -> String {
     scaled(bps, &[(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
 }
 
-/// A time in seconds; a dash where it is not known.
+/// Formats a time in seconds; a dash if it is unknown.
 #[must_use]
 pub fn known_time(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "-".to_owned(), time)
@@ -34,8 +34,8 @@ pub fn tiny(error: f64) -> String {
     if error == 0.0 { "none".to_owned() } else { format!("{error:+.1e}") }
 }
 
-/// The next number up with four significant digits, to print a bound that holds as it is printed. What is within a part in 10^9 of such a
-/// number is that number.
+/// Rounds up to four significant digits, so that a printed bound holds. A value within a part in 10^9 of such a number
+/// is not rounded.
 #[must_use]
 pub fn up(bound: f64) -> f64 {
     if !bound.is_normal() {
@@ -45,7 +45,7 @@ pub fn up(bound: f64) -> f64 {
     (bound / unit - 1e-6).ceil() * unit
 }
 
-/// How many there are of something: `1 level`, `2 levels`.
+/// Formats a count with its noun: `1 level`, `2 levels`.
 #[must_use]
 pub fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
@@ -58,13 +58,13 @@ pub fn percent(share: f64) -> String {
 }
 
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // What would round up to 1000 of one unit is 1 of the next.
+    // A value that rounds to 1000 of one unit is printed as 1 of the next.
     let fits = |&&(size, _): &&(f64, &str)| value.abs() >= size * 0.999_95;
     let &(size, unit) = units.iter().find(fits).unwrap_or(&units[units.len() - 1]);
     format!("{} {unit}", digits(value / size))
 }
 
-/// Four significant digits, fewer where the rest are zeros; whole numbers in full.
+/// Formats four significant digits, without trailing zeros; whole numbers in full.
 #[must_use]
 pub fn digits(value: f64) -> String {
     let before_the_point = if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };

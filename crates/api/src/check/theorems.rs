@@ -1,5 +1,5 @@
-//! Beside the bounds: theorems as their texts print them, virtual times and inner curves of H-FSC, and the mean delay that
-//! DRR++ is to have under a load. All of it is computed in the theory crate.
+//! Beside the bounds: theorems as their texts print them, virtual times and inner curves of H-FSC, and the mean delay
+//! that DRR++ is to have under a load. All of it is computed in the theory crate.
 
 use fairlink_config::demand::parse_demand;
 use fairlink_config::human;
@@ -29,24 +29,24 @@ pub struct Load<'a> {
 /// Theorems beside the bounds.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Theorems {
-    /// Of texts whose theorem is not what holds.
+    /// Theorems that do not hold as printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub as_printed: Vec<AsPrinted>,
-    /// Absent where the scheduler keeps no virtual times.
+    /// Absent if the scheduler has no virtual times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_times: Option<VirtualTimes>,
     /// By how much a deadline is missed at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadlines_missed_by_s: Option<f64>,
-    /// Inner classes whose curve is not always met; absent where the scheduler has none.
+    /// Inner classes whose curve is not always met; absent if the scheduler has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inner_curves: Option<Vec<InnerCurve>>,
-    /// Of latency-critical classes, where a load was given.
+    /// Of latency-critical classes, if a load was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mean_delays: Vec<MeanDelayEstimate>,
 }
 
-/// A theorem as its text prints it, where that is not what holds.
+/// A theorem as printed in its text, if it does not hold as printed.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct AsPrinted {
     /// Its name.
@@ -64,7 +64,7 @@ pub struct AsPrinted {
 /// Largest difference of the virtual times of siblings, \[hfsc\] Theorem 3.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct VirtualTimes {
-    /// The largest difference of children of one class; null where there is no bound.
+    /// The largest difference of children of one class; null if there is no bound.
     pub bound_s: Option<f64>,
     /// The parent of these children, or the class that prevents a bound.
     pub class: String,
@@ -82,11 +82,11 @@ pub struct InnerCurve {
     pub class: String,
     /// Earliest time of a shortfall, in seconds after it gets packets.
     pub from_s: f64,
-    /// Null where it grows without end.
+    /// Null if it grows without limit.
     pub short_by_bytes: Option<f64>,
     /// When it is short by so much, in seconds after it gets packets.
     pub at_s: f64,
-    /// Whatever comes when, link-sharing included; null where there is no bound.
+    /// Upper bound under any arrivals, including link-sharing; null without a bound.
     pub at_most_bytes: Option<f64>,
 }
 
@@ -95,7 +95,7 @@ pub struct InnerCurve {
 pub struct MeanDelayEstimate {
     /// Its name.
     pub class: String,
-    /// Absent where its error is not known; `why_none` says why.
+    /// Absent if its error is unknown; `why_none` has the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_delay_s: Option<f64>,
     /// By which factor the theorem is too long, at least and at most.
@@ -169,10 +169,10 @@ fn virtual_times(link: &LinkFile) -> Option<VirtualTimes> {
                 }
                 continue;
             }
-            Some(Spread::Unbounded(class)) => {
-                (*class, "has real-time curves below it that ask for more than its share")
+            Some(Spread::Unbounded(class)) => (*class, "has real-time curves below it that exceed its share"),
+            Some(Spread::Unknown(class)) => {
+                (*class, "has a limit, does not take part in sharing, or has no assured rate")
             }
-            Some(Spread::Unknown(class)) => (*class, "has a limit, takes no part in sharing, or is not sure of a rate"),
         };
         let class = link.names.name(class).to_owned();
         return Some(VirtualTimes { bound_s: None, class, why_none: Some(why), why_useless: None });
@@ -187,13 +187,14 @@ fn virtual_times(link: &LinkFile) -> Option<VirtualTimes> {
     })
 }
 
-/// Explains a long constant of Theorem 3 below `parent`: it counts packets of all children in the virtual time of the slowest.
+/// Explains a long constant of Theorem 3 below `parent`: it counts packets of all children in the virtual time of the
+/// slowest.
 fn why_useless(link: &LinkFile, parent: ClassId) -> Option<String> {
     let tree = &link.tree;
     let slowest = tree.children(parent).iter().copied().min_by_key(|&child| tree.rate_all_busy(child))?;
     let bps = tree.rate_all_busy(slowest).max(1) as f64;
     Some(format!(
-        "it counts packets and real-time bursts of all siblings in the virtual time of {}, which has {} of the link while all are busy and needs {} for a largest packet",
+        "it counts packets and real-time bursts of all siblings in the virtual time of {}, which gets {} while all are busy and needs {} for one packet of maximum length",
         link.names.name(slowest),
         human::rate(bps),
         human::time(f64::from(tree.link().max_packet) * 8.0 / bps)
@@ -232,9 +233,9 @@ fn mean_delays(link: &LinkFile, load: &Load<'_>) -> Result<Vec<MeanDelayEstimate
             mean_delay_s: found.seconds.as_ref().filter(|_| error.is_some()).map(to_f64),
             times_too_long: error,
             why_none: error.is_none().then_some(if load > 0.5 {
-                "it uses more than half of its rate, where the theorem nears its pole and was up to 18 times too long"
+                "above half of the class's rate the theorem approaches its pole; it was up to 18 times too long"
             } else {
-                "the error of the theorem is known for quanta of two to four packets only"
+                "the theorem's error is known only for quanta of two to four packets"
             }),
             load,
             round_bytes: to_f64(&found.round),

@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     /// The most helpful first.
     helpful: Vec<One>,
     useless: Vec<One>,
-    /// Siblings whose asking for less was not tried, because there are too many.
+    /// Siblings whose reduced demand was not tried, because there are too many.
     untried_siblings: usize,
     #[serde(skip)]
     this: String,
@@ -34,10 +34,10 @@ pub(crate) struct One {
     /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
     change: &'static str,
     class: String,
-    /// Absent where a weight is changed.
+    /// Absent if a weight is changed.
     #[serde(flatten)]
     rates: Option<Rates>,
-    /// Absent where rates are changed.
+    /// Absent if rates are changed.
     #[serde(flatten)]
     weights: Option<Weights>,
     gain_bps: f64,
@@ -51,9 +51,9 @@ pub(crate) struct One {
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Rates {
     from_bps: Option<u64>,
-    /// Null for no limit, and where leaves ask for all they can get.
+    /// Null for no limit, and for unlimited demand of leaves.
     to_bps: Option<u64>,
-    /// Of a small change; null where there is none.
+    /// Of a small change; null if there is none.
     gain_per_bps: Option<f64>,
 }
 
@@ -85,25 +85,25 @@ impl Entry {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = match self.helpful.is_empty() {
-            true => writeln!(text, "\nNo single change would get {} more.", self.this),
-            false => writeln!(text, "\nOne change at a time, {} would get more by:", self.this),
+            true => writeln!(text, "\nNo single change raises the rate of {}.", self.this),
+            false => writeln!(text, "\nSingle changes that raise the rate of {}:", self.this),
         };
         let shown = &self.helpful[..self.helpful.len().min(SHOWN)];
         let width = shown.iter().map(|one| one.text.chars().count()).max().unwrap_or(0);
         for one in shown {
             let gain = format!("+{}", human::rate(one.gain_bps));
             let per = match (&one.rates, &one.weights) {
-                (Some(Rates { gain_per_bps: Some(per), .. }), _) => format!(", at first {per:.2} of each bit/s"),
+                (Some(Rates { gain_per_bps: Some(per), .. }), _) => format!(", initially {per:.2} bit/s per bit/s"),
                 (_, Some(Weights { gain_per_weight: Some(per), .. })) => {
-                    format!(", {} by one more unit of weight", human::rate(*per))
+                    format!(", {} per unit of weight", human::rate(*per))
                 }
                 _ => String::new(),
             };
-            let fits = if one.fits { "" } else { "; its siblings have to give up as much, or the file is refused" };
+            let fits = if one.fits { "" } else { "; exceeds the parent unless siblings give up as much" };
             let _ = writeln!(text, "  {:width$}  {gain}{per}{fits}", one.text);
         }
         if self.helpful.len() > SHOWN {
-            let _ = writeln!(text, "  and {} more, which gain less", self.helpful.len() - SHOWN);
+            let _ = writeln!(text, "  and {} more with smaller gains", self.helpful.len() - SHOWN);
         }
         if !self.useless.is_empty() {
             let names = self.useless.iter().take(SHOWN).map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ");
@@ -111,11 +111,11 @@ impl Entry {
                 0 => String::new(),
                 more => format!("; and {more} more"),
             };
-            let _ = writeln!(text, "Of no use: {names}{more}.");
+            let _ = writeln!(text, "No effect: {names}{more}.");
         }
         if self.untried_siblings > 0 {
             let untried = human::count(self.untried_siblings, "sibling", "siblings");
-            let _ = writeln!(text, "Not tried: {untried} that get little.");
+            let _ = writeln!(text, "Not tried: {untried} with small rates.");
         }
         text
     }
@@ -154,18 +154,18 @@ fn words(link: &LinkFile, change: &Change) -> String {
     let rate = |bps: Option<u64>| human::rate(bps.unwrap_or(0) as f64);
     let (from, to) = (rate(change.from), rate(change.to));
     match change.lever {
-        Lever::Link => format!("a link of {to} instead of {from}"),
-        Lever::Guarantee => format!("a guarantee of {to} instead of {from} for {class}"),
+        Lever::Link => format!("link rate {from} -> {to}"),
+        Lever::Guarantee => format!("guarantee of {class} {from} -> {to}"),
         Lever::Weight => {
             let weight = |weight: Option<u64>| weight.unwrap_or(0);
-            format!("a weight of {} instead of {} for {class}", weight(change.to), weight(change.from))
+            format!("weight of {class} {} -> {}", weight(change.from), weight(change.to))
         }
-        Lever::AsksLess => format!("{class} asking for {to} instead of the {from} that it gets"),
-        Lever::Lift(LimitKind::Ceiling) => format!("no ceiling of {from} at {class}"),
-        Lever::Lift(LimitKind::UpperLimit) => format!("no upper limit of {from} at {class}"),
-        Lever::Lift(LimitKind::Bounded) => format!("{class} not being bounded to {from}"),
-        Lever::Lift(LimitKind::RealTime) => format!("a link_share curve for {class} beside its real_time of {from}"),
-        Lever::Lift(LimitKind::Isolated) => format!("{class} not being isolated at {from}"),
-        Lever::AsksMore => format!("asking for more in {class}"),
+        Lever::AsksLess => format!("demand of {class} {from} -> {to}"),
+        Lever::Lift(LimitKind::Ceiling) => format!("remove the ceiling of {class} ({from})"),
+        Lever::Lift(LimitKind::UpperLimit) => format!("remove the upper limit of {class} ({from})"),
+        Lever::Lift(LimitKind::Bounded) => format!("let {class} borrow (now bounded to {from})"),
+        Lever::Lift(LimitKind::RealTime) => format!("add a link_share curve to {class} (real_time {from})"),
+        Lever::Lift(LimitKind::Isolated) => format!("let {class} share (now isolated at {from})"),
+        Lever::AsksMore => format!("higher demand of {class}"),
     }
 }

@@ -1,4 +1,5 @@
-//! Gain of false demands and rearranged guarantees, in JSON and in words. [`fairlink_theory::strategy`] searches for it.
+//! Gain of false demands and rearranged guarantees, in JSON and in words. [`fairlink_theory::strategy`] searches for
+//! it.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use crate::refused::Refused;
 
-/// Names printed of what is changed; JSON has all.
+/// Maximum number of changed classes printed; JSON has all.
 const SHOWN: usize = 6;
 
 /// The member `strategy`.
@@ -31,7 +32,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Rules {
     hmm: Found,
-    /// Null where HTB would refuse the file.
+    /// Null if HTB would refuse the file.
     htb: Option<Found>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Found {
     gain_bps: f64,
     /// Allocations that were computed.
     tried: usize,
-    /// Changes of the best strategy; empty where nothing is better.
+    /// Changes of the best strategy; empty if nothing is better.
     with: Vec<Changed>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Changed {
     class: String,
     /// Its stated demand, or its guarantee; null for as much as possible, and for a weight.
     bps: Option<u64>,
-    /// In thousandths of what is written, where it has no guarantee.
+    /// In thousandths of the weight as written, if there is no guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<u64>,
 }
@@ -95,22 +96,22 @@ impl Entry {
         let Some(misreport) = &self.misreport else {
             let _ = writeln!(
                 text,
-                "\nLies and rearrangements: not searched for: {}.",
+                "\nFalse demands and restructured guarantees: not searched: {}.",
                 self.not_searched.as_deref().unwrap_or("")
             );
             return text;
         };
         let lies = misreport.text(&self.this, |change| match change.bps {
-            None => format!("{} asking for all it can get", change.class),
-            Some(bps) => format!("{} asking for {}", change.class, human::rate(bps as f64)),
+            None => format!("unlimited demand of {}", change.class),
+            Some(bps) => format!("demand of {} {}", change.class, human::rate(bps as f64)),
         });
-        let _ = writeln!(text, "\nLying about demand:  {lies}");
+        let _ = writeln!(text, "\nFalse demands: {lies}");
         if let Some(rearrange) = &self.rearrange {
             let moved = rearrange.text(&self.this, |change| match (change.bps, change.weight) {
                 (Some(bps), _) => format!("{} at {}", change.class, human::rate(bps as f64)),
                 (None, weight) => format!("{} at weight {}", change.class, weight.unwrap_or(0) as f64 / 1e3),
             });
-            let _ = writeln!(text, "Rearranging below {}: {moved}", self.this);
+            let _ = writeln!(text, "Restructured guarantees below {}: {moved}", self.this);
         }
         text
     }
@@ -129,7 +130,7 @@ impl Rules {
         let hmm = self.hmm.text(this, &change);
         let htb =
             self.htb.as_ref().map_or_else(|| "the file would be refused".to_owned(), |htb| htb.text(this, &change));
-        format!("under max-min fairness (hls) {hmm}; under htb's rule {htb}.")
+        format!("max-min fairness (hls): {hmm}; htb's rule: {htb}.")
     }
 }
 
@@ -143,13 +144,13 @@ impl Found {
 
     fn text(&self, this: &str, change: impl Fn(&Changed) -> String) -> String {
         if self.with.is_empty() {
-            return format!("nothing gained ({} tried)", self.tried);
+            return format!("no gain ({} strategies tried)", self.tried);
         }
         let mut with: Vec<String> = self.with.iter().take(SHOWN).map(change).collect();
         if self.with.len() > SHOWN {
             with.push(format!("{} more changes", self.with.len() - SHOWN));
         }
         let (best, truthful) = (human::rate(self.best_bps), human::rate(self.truthful_bps));
-        format!("{this} would get {best} instead of {truthful} with {}", with.join(", "))
+        format!("{this} gets {best} instead of {truthful} with {}", with.join(", "))
     }
 }

@@ -1,4 +1,4 @@
-//! `fairlink bench`: what a packet costs, on this machine.
+//! `fairlink bench`: cost per packet on this machine.
 
 #[cfg(target_os = "linux")]
 mod busy;
@@ -21,10 +21,10 @@ use crate::out::note;
 
 const DEBUG_BUILD: &str = "A debug build; `cargo run --release -- bench` tells what it really costs.";
 
-/// What to measure.
+/// Schedulers and workload to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this scheduler; may be given several times.
+    /// Only this scheduler; may be repeated.
     #[arg(long = "scheduler", value_name = "NAME", value_parser = scheduler)]
     schedulers: Vec<&'static SchedulerInfo>,
     /// Numbers of leaves.
@@ -54,19 +54,21 @@ pub(crate) struct Args {
     /// Also a million leaves (needs 1 GB of memory).
     #[arg(long)]
     full: bool,
-    /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is made.
+    /// Also write the report as cost.json, its tables as cost.md and a plot as cost.svg into this directory, which is
+    /// made.
     #[arg(long = "out", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// With --out: put the figures of this earlier cost.json, or of another `bench --json`, before those of now.
+    /// With --out: show the figures of this earlier cost.json, or of another `bench --json`, before the current ones.
     #[arg(long, value_name = "FILE", requires = "directory")]
     before: Option<PathBuf>,
-    /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be given several times.
+    /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be repeated.
     #[arg(long, value_name = "FILE", requires = "directory")]
     beside: Vec<PathBuf>,
     /// Time to spend on each figure [default: 100ms; with --gateway 2s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
-    /// Measure the gateway with real packets in a private network namespace instead: packets per second, delay, the scheduler's share of the work.
+    /// Measure the gateway with real packets in a private network namespace instead: packets per second, delay, the
+    /// scheduler's share of the work.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
@@ -123,7 +125,7 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), CliError> {
     if args.full {
         plan.leaves.push(fairlink_core::MAX_LEAVES);
     }
-    // What cannot be read or written is said before anything is measured.
+    // Report unreadable and unwritable files before the measurement.
     let earlier = args.before.as_deref().map(other).transpose()?.unwrap_or_default();
     let beside: Vec<page::Other> = args.beside.iter().map(|path| other(path)).collect::<Result<_, _>>()?;
     if let Some(directory) = &args.directory {
@@ -231,7 +233,8 @@ const fn in_words(pattern: Pattern) -> &'static str {
     }
 }
 
-/// A row for each scheduler and number of levels. What the harness costs is shown in full, all else without it.
+/// Returns a row for each scheduler and number of levels. The cost of the harness is shown in full and subtracted from
+/// all others.
 fn rows(plan: &Plan, costs: &[&Cost]) -> Vec<Vec<String>> {
     let names = ["harness", "rings"].into_iter().chain(plan.schedulers.iter().map(|info| info.name));
     let mut rows = Vec::new();

@@ -20,14 +20,15 @@ use crate::human;
 use crate::link::read_tree;
 use crate::out::{Out, make_directory, note, note_paragraph};
 
-/// Which recordings, and how they are compared.
+/// Recordings to compare, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording made before the device: pcap or pcapng, in microseconds or nanoseconds.
     before: PathBuf,
     /// The recording made after the device; both clocks must agree.
     after: PathBuf,
-    /// The link file that the classes are in; a packet belongs to the class that its form before the device matches. Without it, all packets are one class.
+    /// The link file that the classes are in; a packet belongs to the class that its form before the device matches.
+    /// Without it, all packets are one class.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
     /// Offset of the clock of AFTER against that of BEFORE, negative if it is behind; subtracted from every delay.
@@ -36,7 +37,8 @@ pub(crate) struct Args {
     /// Longest delay: a packet that is not found within it is lost.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = within)]
     within: Nanos,
-    /// Number of bytes of each packet to compare, from the IP header on, for recordings that kept only the start of packets [default: all].
+    /// Number of bytes of each packet to compare, from the IP header on, for recordings that kept only the start of
+    /// packets [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..))]
     bytes: Option<u32>,
     /// Write stamps.csv into this directory: the times of each packet in both recordings, for `fairlink clock`.
@@ -47,13 +49,13 @@ pub(crate) struct Args {
 fn offset(text: &str) -> Result<i64, String> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let ns = i64::try_from(time(digits)?.0).ok().filter(|&ns| ns <= 1 << 62);
-    ns.map(|ns| sign * ns).ok_or_else(|| format!("{text} is no time from -146 to 146 years"))
+    ns.map(|ns| sign * ns).ok_or_else(|| format!("{text} is not a time from -146 to 146 years"))
 }
 
 fn within(text: &str) -> Result<Nanos, String> {
     match time(text)? {
         time if (Nanos::from_millis(1)..=Nanos::from_secs(3600)).contains(&time) => Ok(time),
-        _ => Err(format!("{text} is no time from 1ms to 3600s")),
+        _ => Err(format!("{text} is not a time from 1ms to 3600s")),
     }
 }
 
@@ -152,7 +154,7 @@ impl Classes {
     }
 }
 
-/// Compares both recordings and prints what they say.
+/// Compares both recordings and prints the results.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let open = |path: &Path| File::open(path).map_err(|error| CliError::wrong(format!("{}: {error}", path.display())));
     let files = (open(&args.before)?, open(&args.after)?);
@@ -242,28 +244,29 @@ fn compare(
     Ok(report)
 }
 
-/// Says on standard error what makes the numbers doubtful.
+/// Prints reasons to doubt the numbers to standard error.
 fn warn(document: &BetweenDoc, args: &Args) {
     let count = |number: u64| human::count(number as usize, "packet", "packets");
     for (cut_off, path) in [(document.before_cut_off, &args.before), (document.after_cut_off, &args.after)] {
         if cut_off {
             let path = path.display();
-            note_paragraph(&format!("WARNING: {path}: it ends in the middle of a packet; those before it are used"), 2);
+            note_paragraph(
+                &format!("WARNING: {path}: truncated in the middle of a packet; the packets before it are used"),
+                2,
+            );
         }
     }
     let total = &document.total;
     if total.found_packets == 0 && total.packets > 0 {
         note_paragraph(
-            "WARNING: no packet of BEFORE is in AFTER. Both clocks must agree within --within (--offset), and checksums must be finished \
-             before a packet is recorded, not by hardware behind the recorder",
+            "WARNING: no packet of BEFORE is in AFTER. Clocks must agree within --within (see --offset), and checksums must be complete when a packet is recorded (no checksum offload)",
             2,
         );
     }
     if total.negative_delays > 0 {
         note_paragraph(
             &format!(
-                "WARNING: {} of {} came out before they went in, {} at most: the clocks disagree. Give the offset with --offset, or write the \
-                 stamps with --out and let `fairlink clock` find offset, skew and jumps",
+                "WARNING: {} of {} have a negative delay, up to {}: the clocks disagree. Pass the offset with --offset, or write the stamps with --out and estimate offset, skew and jumps with `fairlink clock`",
                 total.negative_delays,
                 count(total.found_packets),
                 total.delay_s.map_or_else(|| "?".to_owned(), |delay| human::time(-delay.min))
@@ -309,14 +312,14 @@ fn text(document: &BetweenDoc, out: &mut Out) -> Result<(), CliError> {
     let total = &document.total;
     if total.lost_after_the_end_packets > 0 {
         let lost = total.lost_after_the_end_packets;
-        out.paragraph(&format!("{lost} of the lost went in when the recording behind the device had ended"), 2)?;
+        out.paragraph(&format!("{lost} of the lost entered after the second recording ended"), 2)?;
     }
     if document.only_after_packets > 0 {
         let (only, early) = (document.only_after_packets, document.only_after_before_the_start_packets);
         let packets = human::count(only as usize, "packet", "packets");
         let early =
             if early > 0 { format!(", {early} of them before the first recording began") } else { String::new() };
-        out.paragraph(&format!("{packets} only behind the device{early}"), 2)?;
+        out.paragraph(&format!("{packets} only in AFTER{early}"), 2)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `fairlink check`: is the link file sound, and what does its scheduler promise?
+//! `fairlink check`: validates a link file and prints the bounds of its scheduler.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use crate::rows::{RowArgs, Rows, summary};
 mod bounds;
 mod theorems;
 
-/// Which file, for which scheduler.
+/// File and scheduler to check.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file.
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Warn about settings that the scheduler does not support instead of refusing the file.
     #[arg(long)]
     lenient: bool,
-    /// Also check what a gateway between interfaces with an mtu of 1500 requires.
+    /// Also check the requirements of a gateway between interfaces with an mtu of 1500.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns true where a gateway is to run the file. There is none but on Linux.
+    /// Returns true if the file is for a gateway, which exists only on Linux.
     fn is_for_gateway(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.gateway;
@@ -58,10 +58,11 @@ impl Args {
     }
 }
 
-/// What the latency-critical classes send.
+/// Traffic of the latency-critical classes.
 #[derive(Debug, clap::Args)]
 struct LoadArgs {
-    /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its text).
+    /// Mean rates of latency-critical classes, such as voice=64kbit, for the mean delay under drr++ (Theorem 1 of its
+    /// text).
     #[arg(long, value_name = "LEAF=RATE,...")]
     demand: Option<String>,
     /// Mean packet length of these classes [default: the mtu].
@@ -121,8 +122,7 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
     config.check(ETHERNET_FRAME.max(link.mtu)).map_err(CliError::wrong)?;
     if link.mtu < ETHERNET_FRAME {
         note(format!(
-            "note: an interface with an mtu of 1500 carries frames of 1514 B, with two VLAN tags of {ETHERNET_FRAME} B; the gateway takes \
-             them, and the bounds here are for {} B: write mtu = \"{ETHERNET_FRAME}B\" into [link]",
+            "note: an interface with an mtu of 1500 carries frames of up to {ETHERNET_FRAME} B (1514 B and two VLAN tags), and these bounds are for {} B: set mtu = \"{ETHERNET_FRAME}B\" in [link]",
             link.mtu
         ));
     }
@@ -168,8 +168,8 @@ fn tree_order(link: &LinkFile, rows: &Rows) -> Vec<ClassId> {
     order
 }
 
-/// The name of each class of `order` as a table has it: with the branches of the tree, where somebody looks at it on a terminal that
-/// can show them, else set in.
+/// Returns the names of the classes of `order` for a table: with branches of the tree on a capable terminal, else
+/// indented.
 fn names_as_tree<'a>(link: &'a LinkFile, order: &'a [ClassId], out: &Out) -> impl Fn(usize) -> String + use<'a> {
     let drawn = out.is_terminal() && out.canvas().blocks;
     let depths: Vec<usize> = order.iter().map(|&class| link.tree.depth(class)).collect();
@@ -208,7 +208,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     let weights = promised.weights.iter().any(Option::is_some);
     let mut columns = vec!["class", "guarantee", "ceiling", "share, all busy"];
     if weights {
-        columns.extend(["weight as run", "its error"]);
+        columns.extend(["effective weight", "rounding error"]);
     }
     let order = tree_order(link, &rows);
     let names = names_as_tree(link, &order, out);
@@ -234,7 +234,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     }
     let bounds = bounds::columns(promised, &link.tree);
     if !bounds.is_empty() {
-        out.line("At most:")?;
+        out.line("Worst case:")?;
         let titles: Vec<&str> = std::iter::once("class").chain(bounds.iter().map(|(title, _)| *title)).collect();
         let row = |row: usize| {
             let class = order[row];
@@ -250,7 +250,7 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     lines.iter().try_for_each(|line| out.paragraph(line, 18))?;
     theorems::lines(theorems).iter().try_for_each(|line| out.paragraph(line, 18))?;
     if Admission::for_link(link).is_some() {
-        let admitted = "admission         the service curves of all classes together stay below what the link carries, at all times";
+        let admitted = "admission         the sum of all service curves never exceeds the link's capacity";
         out.paragraph(admitted, 18)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `fairlink clock`: what one-way delays say of two clocks.
+//! `fairlink clock`: estimates two clocks from one-way delays.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -18,7 +18,7 @@ use crate::failure::CliError;
 use crate::human;
 use crate::out::{Out, make_directory, note};
 
-/// Which stamps, and what to do with them.
+/// Stamps, and their evaluation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A CSV file with a line for each packet: send_s,receive_s, each by its own machine's clock.
@@ -32,26 +32,27 @@ pub(crate) struct Args {
     /// Write clock.svg and clock.csv into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// First write stamps of two made-up clocks to the file, which must not be there: 12.5 s apart, with the skew, drift, jumps and delays
-    /// below, to see whether they are found.
+    /// First write stamps of two simulated clocks to the file, which must not exist: 12.5 s apart, with the skew,
+    /// drift, jumps and delays below, to test the estimates.
     #[arg(long)]
     make: bool,
-    /// Of made-up clocks: skew at the start, in parts per million.
+    /// Of simulated clocks: skew at the start, in parts per million.
     #[arg(long, value_name = "PPM", default_value = "40", value_parser = ppm, allow_hyphen_values = true, requires = "make")]
     skew: f64,
-    /// Of made-up clocks: drift, in parts per million and second.
+    /// Of simulated clocks: drift, in parts per million and second.
     #[arg(long, value_name = "PPM", default_value = "0.02", value_parser = ppm, allow_hyphen_values = true, requires = "make")]
     drift: f64,
-    /// Of made-up clocks: a jump of the receiver's clock forward, or with a - back, such as 200s:5ms or 350s:-3ms.
+    /// Of simulated clocks: a jump of the receiver's clock, such as 200s:5ms or 350s:-3ms.
     #[arg(long, value_name = "AT:SIZE", value_parser = jump, allow_hyphen_values = true, requires = "make")]
     jump: Vec<(f64, f64)>,
-    /// Of made-up clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or heavy-tailed.
+    /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or
+    /// heavy-tailed.
     #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = queueing, requires = "make")]
     queueing: Queueing,
-    /// Of made-up clocks: how long 100 packets are sent each second.
+    /// Of simulated clocks: duration, at 100 packets per second.
     #[arg(long, value_name = "TIME", default_value = "600s", value_parser = length, requires = "make")]
     duration: f64,
-    /// Of made-up clocks: seed of their delays.
+    /// Of simulated clocks: seed of their delays.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "make")]
     seed: u64,
 }
@@ -67,17 +68,17 @@ fn reference(name: &str) -> Result<Reference, String> {
 fn ppm(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ppm) if ppm.abs() <= 10_000.0 => Ok(ppm * 1e-6),
-        _ => Err(format!("{text} is no number of parts per million from -10000 to 10000")),
+        _ => Err(format!("{text} is not a number of parts per million from -10000 to 10000")),
     }
 }
 
 fn jump(text: &str) -> Result<(f64, f64), String> {
-    let (at, size) = text.split_once(':').ok_or("write when, a colon, and by how much: 200s:5ms")?;
+    let (at, size) = text.split_once(':').ok_or("write TIME:JUMP, such as 200s:5ms")?;
     let (sign, size) = size.strip_prefix('-').map_or((1.0, size), |size| (-1.0, size));
     let seconds = |text| time(text).map(|time| time.0 as f64 / 1e9);
     let (when, by) = (seconds(at)?, seconds(size)?);
     if by == 0.0 {
-        return Err("a jump by nothing is none; write by how much, such as 5ms, or leave it out".to_owned());
+        return Err("a jump of 0 has no effect; write its size, such as 5ms, or remove it".to_owned());
     }
     Ok((when, sign * by))
 }
@@ -94,21 +95,21 @@ fn queueing(name: &str) -> Result<Queueing, String> {
 fn length(text: &str) -> Result<f64, String> {
     match time(text)?.0 as f64 / 1e9 {
         seconds if (1.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("{text} is no time from 1s to 86400s")),
+        _ => Err(format!("{text} is not a time from 1s to 86400s")),
     }
 }
 
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ClockDoc {
     packets: u64,
-    /// Offset of the receiver's clock when the first packet came, where the shortest delay is known.
+    /// Offset of the receiver's clock at the first packet, if the shortest delay is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_s: Option<KnownValue>,
     #[serde(flatten)]
     clock: ClockReport,
     /// Receiving stamps less sending stamps.
     raw_delay_s: Option<SampledDelays>,
-    /// The same corrected: beyond the shortest delay, or with it where it is known.
+    /// The same corrected: beyond the shortest delay, or including it if it is known.
     corrected_delay_s: Option<SampledDelays>,
 }
 
@@ -116,7 +117,7 @@ impl Content for ClockDoc {
     const KIND: &'static str = "clock";
 }
 
-/// Reads stamps and prints what they say.
+/// Reads stamps and prints the results.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let path = args.stamps.display();
     if args.make {
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut origin = None;
     let packets = read_stamps(BufReader::new(file), args.reference, |send, receive| {
         let at = if args.reference == Reference::Send { send } else { receive };
-        // What does not fit is as far as can be.
+        // Values beyond the limits are clamped.
         let at = i128::from(at) - i128::from(*origin.get_or_insert(at));
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let difference = receive.saturating_sub(send);
@@ -137,8 +138,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     .map_err(|error| CliError::wrong(format!("{path}: {error}")))?;
     let Some(clocks) = one_way.clocks() else {
         return Err(CliError::wrong(format!(
-            "{path}: {} at too few times to tell a skew; at least 16 milliseconds need packets, better some thousand packets \
-             over minutes",
+            "{path}: {} at too few times to estimate a skew; packets in at least 16 different milliseconds are needed, and better thousands over minutes",
             human::count(packets as usize, "packet", "packets")
         )));
     };
@@ -178,13 +178,12 @@ fn make(args: &Args) -> Result<(), CliError> {
     };
     if args.reference == Reference::Receive && of.jumps.iter().any(|&(_, size)| size < 0.0) {
         return Err(CliError::wrong(
-            "--jump back: the receiver's clock goes back then, and times cannot be told by it; use --reference send",
+            "--jump back: the receiver's clock runs backwards and cannot be the reference; use --reference send",
         ));
     }
     if let Some(&(at, _)) = of.jumps.iter().find(|&&(at, _)| at <= 0.0 || at >= args.duration) {
         return Err(CliError::wrong(format!(
-            "--jump at {}: the stamps last from 0 to {} s, and a jump is seen only between two of them; choose a time within, or a longer \
-             --duration",
+            "--jump at {}: the stamps are from 0 to {} s; use a time within, or a longer --duration",
             human::time(at),
             args.duration
         )));
@@ -236,11 +235,11 @@ pub(crate) fn tables(report: &ClockReport, out: &mut Out) -> Result<(), CliError
         let at = within(show(jump.at_s.value), jump.at_s, &human::time);
         vec![at, within(human::time(jump.size_s.value), jump.size_s, &human::time)]
     });
-    out.table(&["jump at", "of the receiver's clock by"], rows.collect(), 0..2)
+    out.table(&["jump at", "size (receiver's clock)"], rows.collect(), 0..2)
 }
 
 fn text(document: &ClockDoc, shortest: Option<f64>, out: &mut Out) -> Result<(), CliError> {
-    out.paragraph(&format!("{} packets; ± is half of a 95 % interval", document.packets), 2)?;
+    out.paragraph(&format!("{} packets; ±: half-width of the 95 % confidence interval", document.packets), 2)?;
     out.line("")?;
     tables(&document.clock, out)?;
     if let Some(offset) = document.offset_s {
@@ -257,14 +256,14 @@ fn text(document: &ClockDoc, shortest: Option<f64>, out: &mut Out) -> Result<(),
         row.extend(times.unwrap_or_else(|| ["-"; 5].map(str::to_owned)));
         row
     };
-    let name = if shortest.is_some() { "corrected" } else { "corrected, beyond the shortest" };
-    let rows = vec![row("by the stamps", document.raw_delay_s), row(name, document.corrected_delay_s)];
+    let name = if shortest.is_some() { "corrected" } else { "corrected, above the minimum" };
+    let rows = vec![row("uncorrected", document.raw_delay_s), row(name, document.corrected_delay_s)];
     out.table(&["delay", "min", "mean", "p50", "p99", "max"], rows, 1..6)?;
     if let Some(within) = document.clock.correction_ci95_s {
-        out.paragraph(&format!("corrected delays are within {} for the clocks", human::time(within)), 2)?;
+        out.paragraph(&format!("uncertainty of corrected delays from the clocks: {}", human::time(within)), 2)?;
     }
     if let Some(delays) = document.corrected_delay_s.filter(|delays| delays.sampled_packets < document.packets) {
-        out.paragraph(&format!("delays are those of {} packets, chosen at random", delays.sampled_packets), 2)?;
+        out.paragraph(&format!("delays: random sample of {} packets", delays.sampled_packets), 2)?;
     }
     Ok(())
 }

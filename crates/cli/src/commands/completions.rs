@@ -1,7 +1,7 @@
-//! `fairlink completions SHELL`, and the answers to shells that complete a command line.
+//! `fairlink completions SHELL`, and dynamic completion for shells.
 //!
-//! The script that a shell reads asks `fairlink` itself at each key: it sets [`ASKS`] and gives the words so far. So what is offered is what this
-//! `fairlink` takes on this machine: its schedulers and kinds, files of the kind that an argument is for, interfaces.
+//! The script of a shell calls `fairlink` at each key: it sets [`ASKS`] and passes the words so far. So the choices are
+//! those of this `fairlink` on this machine: its schedulers and kinds, files of the type of an argument, interfaces.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::out::Out;
 /// The variable by which a shell asks.
 const ASKS: &str = "FAIRLINK_COMPLETE";
 
-/// Which shell.
+/// Shell to write completions for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell to complete for.
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     out.raw(&script)
 }
 
-/// Answers a shell that asks, and ends; returns where none does.
+/// Answers a shell's completion request and ends; returns if there is none.
 pub(crate) fn answer(fairlink: fn() -> Command) {
     CompleteEnv::with_factory(|| with_values(fairlink())).var(ASKS).complete();
 }

@@ -15,7 +15,7 @@ use fairlink_net::{ControlError, control};
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// What to ask whom.
+/// Request and gateway.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,29 +25,32 @@ pub(crate) struct Args {
     control: Option<PathBuf>,
 }
 
-/// What can be asked.
+/// Requests to a gateway.
 #[derive(Clone, Debug, Subcommand)]
 enum Request {
-    /// Show packets and bytes received, sent, dropped and queued, delays, and the limit of each class; with --interval also rates beside their ideals.
+    /// Show packets and bytes received, sent, dropped and queued, delays, and the limit of each class; with --interval
+    /// also rates beside their ideals.
     Stats(stats::Args),
-    /// Rate, fluid ideal, share of the guarantee, delays and drops of each class, again and again until Ctrl-C.
+    /// Show rate, fluid ideal, share of the guarantee, delays and drops of each class at intervals, until Ctrl-C.
     ///
-    /// On a terminal the table is drawn in place; in a pipe one follows the other, with --json a line for each. A gateway that ends is waited
-    /// for.
+    /// On a terminal the table is drawn in place; in a pipe tables are appended, with --json one line each. After the
+    /// end of the gateway, the command waits for the next one.
     Watch(watch::Args),
     /// Record packets into a file, until Ctrl-C or a limit: each with its class and its queueing delay or drop reason.
     ///
-    /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate` replay it
-    /// (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's data thread a copy of the
-    /// packet and no waiting: packets that come faster than they are written are missing in the file, and counted.
+    /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate`
+    /// replay it (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's
+    /// data thread a copy of the packet and no waiting: packets that the writer is too slow for are missing in the
+    /// file, and counted.
     Trace(trace::Args),
     /// Load another link file, or the same one again: rates, classes, matches and scheduler change between two packets.
     ///
-    /// A class is identified by its name: packets of a leaf that remains stay queued in order. A file that is refused changes nothing.
+    /// A class is identified by its name: packets of a leaf that remains stay queued in order. A file that is refused
+    /// changes nothing.
     Reload(change::ReloadArgs),
     /// Change a class's guarantee or ceiling, or the link's rate, until the next reload.
     ///
-    /// Where the link gets less than its classes are guaranteed, all guarantees shrink in the same proportion.
+    /// If the link rate falls below the sum of the guarantees, all guarantees are scaled down in proportion.
     Rate(change::RateArgs),
     /// Change the scheduler and keep the classes.
     Scheduler(change::SchedulerArgs),
@@ -55,7 +58,7 @@ enum Request {
 
 /// Asks and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-    // What is wrong with a file is said whether a gateway runs or not.
+    // Errors of a file are reported even without a running gateway.
     let format = match &args.request {
         Request::Trace(args) => Some(args.format()?),
         _ => None,

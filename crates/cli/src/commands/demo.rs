@@ -1,5 +1,5 @@
-//! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and the kernel's HTB, with nothing to
-//! set up. Why the kernel's HTB gives what it gives is told in `docs/traffic.md`.
+//! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and kernel HTB, without any
+//! set-up. `docs/traffic.md` explains the results of kernel HTB.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod ping;
@@ -20,7 +20,7 @@ use crate::args::{choice, scheduler, time};
 use crate::failure::CliError;
 use crate::out::{Out, note, write_file};
 
-/// What the ids of the experiments that are played begin with; their number in the HLS paper follows.
+/// Prefix of the ids of the demo's experiments; their number in the HLS paper follows.
 const NUMBERED: &str = "hls.exp";
 /// The link of the demo: what any machine can do.
 const LINK_BPS: u64 = 100_000_000;
@@ -28,35 +28,37 @@ const LINK_BPS: u64 = 100_000_000;
 const SHORTEST_PHASE: Nanos = Nanos(NANOS_PER_SEC);
 const LONGEST_PHASE: Nanos = Nanos(600 * NANOS_PER_SEC);
 
-/// What to play.
+/// Experiment and schedulers to run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Experiment of the HLS paper: 1 (leaves go idle one after another) or 2 (three leaves send, one of them pauses).
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number)]
     experiment: u8,
-    /// Scenario of experiment 2, by the difference between the guarantees of the two leaves of a class: low, medium or high.
+    /// Scenario of experiment 2, by the difference between the guarantees of the two leaves of a class: low, medium or
+    /// high.
     #[arg(long, value_name = "L|M|H", value_parser = letter)]
     scenario: Option<String>,
     /// Length of a phase, 1s to 600s [default: 2.5s in experiment 2, 2s in experiment 1].
     #[arg(long, value_name = "TIME", value_parser = phase)]
     phase: Option<Nanos>,
-    /// Scheduler to play; several play one after the other. `kernel-htb` is the kernel's HTB. A scheduler ignores settings that it does not
-    /// support. [default: hls and kernel-htb, or htb where it is simulated]
+    /// Scheduler to run; several run one after the other. `kernel-htb` is the kernel's HTB. A scheduler ignores
+    /// settings that it does not support. [default: hls and kernel-htb, or htb where it is simulated]
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
     /// Simulate, even where real packets could be sent.
     #[arg(long)]
     simulate: bool,
-    /// Ping beside an upload instead: round trips on an idle link and beside a TCP upload, with one queue for all, and then with the link file of
-    /// a home under `hls` or the schedulers that --scheduler names. About 9 s for each. Real packets only: it is not simulated.
+    /// Ping during an upload instead: round trips on an idle link and during a TCP upload, with one queue for all, and
+    /// then with the link file of a home under `hls` or the schedulers of --scheduler. About 9 s for each. Real packets
+    /// only.
     #[arg(long, conflicts_with_all = ["experiment", "scenario", "phase", "simulate", "svg"])]
     ping: bool,
-    /// Draw what each class got beside the ideal into this file, as SVG.
+    /// Draw rate and ideal of each class into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// What `fairlink` without a command plays.
+/// The demo of `fairlink` without a command.
 impl Default for Args {
     fn default() -> Self {
         Self {
@@ -146,7 +148,7 @@ fn ping(_: &Args, _: &mut Out) -> Result<(), CliError> {
     Err(CliError::wrong(format!("--ping: {}", fairlink_net::Unsupported)))
 }
 
-/// What is played.
+/// A part of the demo.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     /// Its number in the paper.
@@ -175,7 +177,7 @@ impl Piece {
     }
 }
 
-/// Who plays it, as it was asked for.
+/// The player as requested.
 #[derive(Clone, Copy, Debug)]
 enum Player {
     /// One of ours.
@@ -230,7 +232,7 @@ fn plan(piece: &Piece, scenario: &Scenario) -> DemoPlan {
     }
 }
 
-/// The same in the simulator, whose clock is not the wall's.
+/// Runs the same in the simulator, with simulated time.
 fn simulate(
     piece: &Piece,
     scenario: &Scenario,
@@ -314,7 +316,7 @@ mod real {
         });
         let mut outcome: Option<DemoOutcome> = None;
         for sharer in sharers {
-            // What cannot be shown any more (a closed pipe) ends the run.
+            // An output error (a closed pipe) ends the run.
             let mut shown = Ok(());
             let played = stage.play_all(plan, &[sharer], &stop, |progress| {
                 if !out.json && out.is_terminal() && shown.is_ok() {

@@ -1,4 +1,4 @@
-//! `fairlink diff`: what differs between two link files, and what it changes for whom.
+//! `fairlink diff`: differences between two link files, and their effects on classes.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ use crate::out::Out;
 /// Two files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The link file as it is. Templates and tables of classes are written out before they are compared.
+    /// The old link file. Templates and tables of classes are expanded before the comparison.
     old: PathBuf,
-    /// The link file as it will be. Classes are compared by name; one with another name is a new class.
+    /// The new link file. Classes are matched by name; one with another name is a new class.
     new: PathBuf,
 }
 
@@ -59,9 +59,9 @@ fn text(link: &LinkDiff, out: &mut Out) -> Result<(), CliError> {
     }
     let rate = |bps: u64| human::rate(bps as f64);
     let columns: [(&str, Cell<'_>); 3] = [
-        ("share when all are busy", &|class| of(class.share_all_busy_bps, rate, |bps| bps as f64)),
+        ("share, all busy", &|class| of(class.share_all_busy_bps, rate, |bps| bps as f64)),
         ("delay bound", &|class| of(class.delay_bound_s, |s| human::time(human::up(s)), |s| s)),
-        ("most it can get", &|class| of(class.most_bps, rate, |bps| bps as f64)),
+        ("maximum rate", &|class| of(class.most_bps, rate, |bps| bps as f64)),
     ];
     let columns: Vec<_> =
         columns.iter().filter(|(_, cell)| link.classes.iter().any(|class| cell(class).is_some())).collect();
@@ -80,7 +80,7 @@ fn text(link: &LinkDiff, out: &mut Out) -> Result<(), CliError> {
     out.table(&head, rows, 0..0)
 }
 
-/// A cell of the table; `None` where nothing changes.
+/// A cell of the table; `None` if nothing changes.
 type Cell<'a> = &'a dyn Fn(&ClassDiff) -> Option<String>;
 
 fn in_words(keys: &[KeyDiff]) -> String {

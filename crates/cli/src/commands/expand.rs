@@ -8,7 +8,7 @@ use fairlink_config::SourceText;
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// Which file.
+/// File to expand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link file or scenario.

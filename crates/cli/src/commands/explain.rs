@@ -1,4 +1,5 @@
-//! `fairlink explain`: why a class gets what it gets, what would get it more, and what lies and rearrangements gain.
+//! `fairlink explain`: reasons for the rate of a class, changes that raise it, and the gain of false demands and
+//! restructured guarantees.
 
 use fairlink_api::{Explained, explain};
 use fairlink_config::SourceText;
@@ -9,7 +10,7 @@ use crate::failure::CliError;
 use crate::link::{FluidArgs, warn};
 use crate::out::Out;
 
-/// Which class, of which link, for which demand.
+/// Class, link and demand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -17,7 +18,7 @@ pub(crate) struct Args {
     /// The class to explain.
     #[arg(long, value_name = "NAME")]
     class: String,
-    /// Size of the changes that are tried [default: a tenth of the link].
+    /// Size of the tried changes [default: a tenth of the link].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     step: Option<Rate>,
 }

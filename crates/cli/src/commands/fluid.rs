@@ -1,4 +1,4 @@
-//! `fairlink fluid`: what the classes get in the long run by the rule of their scheduler, or by hierarchical max-min fairness.
+//! `fairlink fluid`: long-run rates of classes by the rule of their scheduler, or by hierarchical max-min fairness.
 
 use fairlink_api::{Each, FluidOptions, fluid, in_text};
 use fairlink_config::SourceText;
@@ -13,7 +13,7 @@ use crate::link::{FluidArgs, indented, warn};
 use crate::out::Out;
 use crate::rows::{RowArgs, summary};
 
-/// Which link, for which demand.
+/// Link and demand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -41,11 +41,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         Ok(solved) => solved,
         Err(_) => {
             found.notes.iter().try_for_each(|note| out.paragraph(note, 2))?;
-            return out.paragraph("--fair computes hierarchical max-min fairness instead", 2);
+            return out.paragraph("use --fair for hierarchical max-min fairness", 2);
         }
     };
     let link = &found.link;
-    let head = ["class", "asks for", "gets", "of the link", "is limited by"];
+    let head = ["class", "demand", "rate", "of link", "limited by"];
     let capacity = link.tree.link().rate.bps() as f64;
     let rows = args.rows.in_text(link)?;
     let row = |row: usize| {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         let Some(Ideal { request_bps, allocation_bps, .. }) = found.class(class).ideal else { return Vec::new() };
         vec![
             indented(link, class),
-            request_bps.map_or_else(|| "all it can get".to_owned(), |bps| human::rate(bps as f64)),
+            request_bps.map_or_else(|| "unlimited".to_owned(), |bps| human::rate(bps as f64)),
             human::rate(allocation_bps),
             human::percent(allocation_bps / capacity),
             by.map_or_else(|| "-".to_owned(), |by| limiter(link, solved, class, by)),
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 
 fn limiter(link: &LinkFile, allocation: &ideal::Ideal, class: ClassId, by: ClassId) -> String {
     match allocation.limit(class) {
-        Some(limit) if by == class => format!("its own {}", limit.kind.as_str()),
+        Some(limit) if by == class => format!("own {}", limit.kind.as_str()),
         _ => in_text(link, by),
     }
 }

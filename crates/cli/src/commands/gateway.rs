@@ -24,17 +24,16 @@ use crate::args::{choice, time};
 use crate::commands::ctl;
 use crate::failure::CliError;
 use crate::gateway_stats::{Classes, show_all};
-use crate::human;
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::log;
 use crate::out::Out;
 
-/// How long the data thread has for an answer to SIGUSR1.
+/// Time for the data thread to answer a SIGUSR1.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often this thread looks for signals.
+/// Interval of polling for signals.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Which link, between which interfaces, and how.
+/// Links, interfaces and options.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -47,8 +46,8 @@ pub(crate) struct Args {
     /// Ignore settings that the scheduler does not support.
     #[arg(long)]
     lenient: bool,
-    /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces do not support
-    /// AF_XDP), auto (packet sockets).
+    /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces
+    /// do not support AF_XDP), auto (packet sockets).
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backend)]
     backend: BackendChoice,
     /// Waiting mode of the data thread: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
@@ -63,12 +62,12 @@ pub(crate) struct Args {
     /// Processor of the data thread: a number, `last`, or `any`.
     #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
     cpu: Processor,
-    /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are both ends of one
-    /// cable. Frames may be duplicated or loop.
+    /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are
+    /// both ends of one cable. Frames may be duplicated or loop.
     #[arg(long)]
     force: bool,
-    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel does not describe
-    /// joined packets (a note says so); other joined packets are split.
+    /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel
+    /// does not describe joined packets (a note says so); other joined packets are split.
     #[arg(long, conflicts_with = "ignore_offloads")]
     fix_offloads: bool,
     /// Start although offloads join packets that cannot be split; these are dropped as too long.
@@ -86,8 +85,8 @@ pub(crate) struct Args {
     /// Path of the control socket [default: fairlink-IF.sock in $XDG_RUNTIME_DIR or /run].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Keep all privileges. Without it, the process drops capabilities, access to files and system calls that it does not need, once its
-    /// interfaces are open.
+    /// Keep all privileges. Without it, the process drops capabilities, access to files and system calls that it does
+    /// not need, once its interfaces are open.
     #[arg(long)]
     keep_privileges: bool,
     /// Mode of the control socket in octal, such as 0660 [default: 0600, or 0660 with --control-group].
@@ -128,7 +127,7 @@ fn processor(text: &str) -> Result<Processor, String> {
 }
 
 impl Args {
-    /// Who may open the control socket.
+    /// Access rights of the control socket.
     fn access(&self) -> Result<control::Access, CliError> {
         let wrong = |error: control::AccessError| {
             let flag = match error {
@@ -140,7 +139,7 @@ impl Args {
         control::Access::new(self.control_mode.as_deref(), self.control_group.as_deref()).map_err(wrong)
     }
 
-    /// Makes links as their files say into what each is to do. They share `pools`.
+    /// Makes the configurations of the links from their files. They share `pools`.
     fn arrange(&self, read: links::Read, pools: &Pools) -> Result<Vec<GatewayConfig>, links::Wrong> {
         self.links.arrange(read, self.cpu, |config| {
             config.leniency = self.read_options().leniency;
@@ -169,7 +168,7 @@ impl Args {
     }
 }
 
-/// What a running gateway is to serve, by its command line and its files.
+/// Files of a running gateway, from its command line.
 struct OwnFiles {
     args: Args,
     files: links::Files,
@@ -196,7 +195,7 @@ impl Planner for OwnFiles {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     args.log.start();
     let done = start(args, out);
-    // What is asked of the command and not of a gateway has its answer as every command has.
+    // Requests to the command itself are answered like those of every command.
     if args.life.closes() || args.print_unit {
         done
     } else {
@@ -209,7 +208,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
         return args.life.close();
     }
     if args.print_unit {
-        // A unit that cannot work is none.
+        // Validate the configuration before printing the unit.
         if !args.links.files.is_empty() {
             args.arrange(args.links.read(&args.read_options())?, &Pools::default())?;
         }
@@ -251,17 +250,17 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
         dropped.notes.iter().for_each(|text| log::write(&LogEvent::warn(text)));
         log::write(&LogEvent::info(dropped.to_string()));
     }
-    // Who finds the socket finds gateways that take frames.
+    // When the socket exists, the gateways accept frames.
     let fleet = Fleet::start(gateways, Box::new(files)).map_err(CliError::failed)?;
     let served = serve(args, &fleet, (&path, access), &asked, &hangup, &stop, out);
-    // Whatever went wrong, each link has a clean end.
+    // End each link cleanly after any error.
     let ended = fleet.join();
     fleet.news().iter().for_each(log::write);
     served?;
     account(ended, out)
 }
 
-/// Tells who asks and who watches, until all links have ended.
+/// Main loop: serves control, metrics, watchdog and signals until all links end.
 fn serve(
     args: &Args,
     fleet: &Fleet,
@@ -282,7 +281,7 @@ fn serve(
         log::write(&LogEvent::info(format!("metrics at http://{}/metrics", metrics.address())));
     }
     let mut way = fleet.ways().join("; ");
-    let ready = format!("{way}: running until Ctrl-C; `fairlink ctl stats` asks at {}", path.display());
+    let ready = format!("{way}: running until Ctrl-C; control socket for `fairlink ctl`: {}", path.display());
     log::write(&LogEvent::info(ready));
     watchdog.service().ready(&way);
     while !fleet.is_over() {
@@ -292,7 +291,7 @@ fn serve(
             watchdog.set(vitals);
             let before = std::mem::replace(&mut way, fleet.ways().join("; "));
             if way != before {
-                log::write(&LogEvent::info(format!("serves {way} from now on")));
+                log::write(&LogEvent::info(format!("now serving {way}")));
                 watchdog.service().ready(&way);
             }
         }
@@ -301,7 +300,7 @@ fn serve(
         if asked.swap(false, Ordering::Relaxed)
             && let Err(failure) = tell(links, out)
         {
-            // Nobody reads any more: the gateway has nobody to tell, and goes on.
+            // The output is closed: the gateway continues without it.
             let _ = failure;
         }
         match hangup.take() {
@@ -331,7 +330,7 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), CliError> {
         match outcome {
             Ok(stats) => all.push(stats),
             Err(RunError { source, stats }) => {
-                // What became of a link that was taken out was said then.
+                // The outcome of a removed link was reported at its removal.
                 if !removed {
                     failure.get_or_insert(CliError::Failed(anyhow!(source)));
                 }
@@ -347,15 +346,15 @@ fn account(ended: Vec<LinkEnd>, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// Reads the link files again, of all links or of none. Whoever sent the signal finds on standard error what came of it.
+/// Reads the link files again, of all links or of none. Logs the result to standard error.
 fn reload(fleet: &Fleet) {
     let reloaded = match fleet.reload(&ReloadRequest::default()) {
         Ok(reloaded) => reloaded,
         Err(error @ FleetError::Half { .. }) => {
-            return log::write(&LogEvent::error(format!("link file read again: {error}")));
+            return log::write(&LogEvent::error(format!("reload: {error}")));
         }
         Err(error) => {
-            let text = format!("link file read again and refused; everything stays as it was: {error}");
+            let text = format!("reload refused, configuration unchanged: {error}");
             return log::write(&LogEvent::error(text));
         }
     };
@@ -365,9 +364,9 @@ fn reload(fleet: &Fleet) {
         let done = reloaded.committed.unwrap_or_default();
         let of = if several { format!(" of {link}") } else { String::new() };
         let text = format!(
-            "link file{of} read again: change {}, {} queued and kept, {} dropped",
+            "reload{of}: change {}; queued packets: {} kept, {} dropped",
             done.generation,
-            human::count(done.kept_packets as usize, "packet", "packets"),
+            done.kept_packets,
             done.removed_packets + done.dropped_packets
         );
         log::write(&LogEvent::info(text).of_link(link.as_str()));

@@ -1,4 +1,5 @@
-//! `fairlink generate`: a scenario as real traffic, or TCP; with `--receive` it measures what arrives as well.
+//! `fairlink generate`: sends a scenario as real traffic, or TCP; with `--receive` it also measures the received
+//! traffic.
 
 pub(crate) mod both;
 mod tcp;
@@ -25,11 +26,11 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note, note_paragraph};
 
-/// What to send where.
+/// Traffic and interfaces.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames without check
-    /// sequence.
+    /// The scenario file, or a script of the HTB text's generator. Packet lengths are those of whole Ethernet frames
+    /// without check sequence.
     #[arg(required_unless_present = "tcp")]
     scenario: Option<PathBuf>,
     /// Output interface. Flows of a script that name one with `i` use that one.
@@ -47,14 +48,15 @@ pub(crate) struct Args {
     /// Flows of each class, 1 to 4096: its frames cycle through ports and addresses that the class's matches accept.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
-    /// IP version where the matches of a class allow both: 4 or 6 [default: 4].
+    /// IP version if the matches of a class allow both: 4 or 6 [default: 4].
     #[arg(long, value_name = "VERSION", value_parser = version)]
     ip: Option<IpVersion>,
-    /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default: 0].
+    /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default:
+    /// 0].
     #[arg(long, value_name = "DSCP", value_parser = dscp)]
     dscp: Option<u8>,
-    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture of an mpeg source is
-    /// then one packet. `fairlink receive` reassembles them.
+    /// Send packets longer than the interface's MTU as fragments of one IP datagram (UDP over IPv4 or IPv6). A picture
+    /// of an mpeg source is then one packet. `fairlink receive` reassembles them.
     #[arg(long)]
     fragment: bool,
     /// Measure the time from a frame's stamp until the kernel passes it to the driver. Costs a system call per frame.
@@ -63,11 +65,12 @@ pub(crate) struct Args {
     /// Keep the sending thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Also receive at this interface and report both: the other end of a cable, or the interface itself if it is looped back. May be
-    /// repeated.
+    /// Also receive at this interface and report both: the other end of a cable, or the interface itself if it is
+    /// looped back. May be repeated.
     #[arg(long, value_name = "IF", conflicts_with = "tcp")]
     receive: Vec<String>,
-    /// With --receive: write rates and delays against time into this directory, as CSV and SVG, with each R of a script below the x axis.
+    /// With --receive: write rates and delays against time into this directory, as CSV and SVG, with each R of a script
+    /// below the x axis.
     #[arg(long, value_name = "DIR", requires = "receive")]
     plots: Option<PathBuf>,
     /// Connections of the kernel.
@@ -88,15 +91,15 @@ fn dscp(text: &str) -> Result<u8, String> {
     let parsed = Match::parse(&format!("dscp {text}")).ok().filter(|_| single);
     parsed
         .and_then(|found| found.dscp)
-        .ok_or_else(|| format!("\"{text}\" is no DSCP; write 0 to 63, or a name such as ef"))
+        .ok_or_else(|| format!("\"{text}\" is not a DSCP; write 0 to 63, or a name such as ef"))
 }
 
 impl Args {
     fn config(&self, scenario: &Path) -> Result<GeneratorConfig, CliError> {
         let Some(output) = self.output.clone() else {
-            return Err(CliError::wrong("a scenario needs the interface to send out of: --out IF"));
+            return Err(CliError::wrong("a scenario needs the interface to send on: --out IF"));
         };
-        // Traffic is the same whatever a scheduler can honour.
+        // Traffic does not depend on the features of a scheduler.
         let file = Scenario::read(scenario, &ReadOptions { leniency: Leniency::Ignore, scheduler: None })?;
         if let Some(peer) = file.peers.first() {
             let name = &peer.name;
@@ -112,7 +115,7 @@ impl Args {
         let link = &file.link;
         let matches = if link.matches.is_empty() && link.default_class.is_none() {
             let matches = default_matches(link.tree.leaves()).map_err(CliError::wrong)?;
-            note("the classes have no matches: they are sent to UDP ports from 5001 up, in the order of the file");
+            note("the classes have no matches: their frames go to UDP ports from 5001 up, in the order of the file");
             matches
         } else {
             link.matches.clone()
@@ -171,7 +174,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// What is to be sent, with its sockets open.
+/// Traffic to send, with open sockets.
 struct Sending {
     generators: Vec<(String, Generator)>,
     duration_s: f64,
@@ -181,7 +184,7 @@ struct Sending {
     names: Vec<(ClassId, String)>,
 }
 
-/// What was sent.
+/// Report of the sent traffic.
 #[derive(JsonSchema, Serialize)]
 #[serde(untagged)]
 enum Sent {
@@ -203,7 +206,7 @@ impl Sending {
         let is_script = std::fs::read_to_string(path).is_ok_and(|text| Script::is_one(&text));
         let (configs, script) = if is_script {
             if args.flows > 1 || args.ip.is_some() || args.dscp.is_some() || args.fragment {
-                note("--flows, --ip, --dscp and --fragment mean nothing for a script: its frames have no IP");
+                note("--flows, --ip, --dscp and --fragment do not apply to a script: its frames have no IP");
             }
             let script = read_script(&SourceText::read(path)?)?;
             let configs = script_generators(&script, args.output.as_deref(), args.run, args.duration);
@@ -239,14 +242,13 @@ impl Sending {
     }
 }
 
-/// Says on standard error where what was sent is not what its sources were to send.
+/// Prints deviations of the sent traffic from its sources to standard error.
 fn warn(sent: &Sent) {
     for class in sent.reports().into_iter().flat_map(|report| &report.classes) {
         if class.blocked_sends > 0 {
             note_paragraph(
                 &format!(
-                    "WARNING: {}: {} would have blocked, for {} in all: the queue below holds more frames than the socket's buffer, and what is \
-                     measured is not the source's timing. Shorten that queue, for example with pfifo limit 5",
+                    "WARNING: {}: {} would have blocked, for {} in total: the device queue holds more frames than the socket's buffer, so the source's timing is not what is measured. Shorten that queue, for example with pfifo limit 5",
                     class.name,
                     human::count(class.blocked_sends as usize, "send", "sends"),
                     human::time(class.blocked_s)
@@ -257,8 +259,7 @@ fn warn(sent: &Sent) {
         if class.late_packets > 0 {
             note_paragraph(
                 &format!(
-                    "WARNING: {}: {} of {} were not sent, because this machine was too late for them. Lower the rate, or keep a processor free \
-                     with --cpu",
+                    "WARNING: {}: {} of {} were not sent, because this machine was too slow. Lower the rate, or dedicate a processor with --cpu",
                     class.name,
                     human::count(class.late_packets as usize, "packet", "packets"),
                     class.offered_packets
@@ -269,7 +270,7 @@ fn warn(sent: &Sent) {
     }
 }
 
-/// What was sent, in words: of each interface where there may be several.
+/// Prints the sent traffic, for each interface if there are several.
 fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), CliError> {
     match sent {
         Sent::Scenario(report) => text(report, args, out),
@@ -283,7 +284,7 @@ fn text_of(sent: &Sent, args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// What became of a script.
+/// Report of a script.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct ScriptReport {
     interfaces: Vec<InterfaceReport>,
@@ -293,7 +294,7 @@ impl Content for ScriptReport {
     const KIND: &'static str = "generate_script";
 }
 
-/// Draws only where standard error is a terminal.
+/// Makes a progress bar, drawn only if standard error is a terminal.
 fn progress_bar(duration_s: f64) -> ProgressBar {
     let style = ProgressStyle::with_template("sending {wide_bar} {msg}").expect("a template");
     ProgressBar::new((duration_s * 10.0) as u64).with_style(style)
@@ -309,7 +310,7 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), CliE
     if report.unreached_s > 0.0 {
         out.paragraph(
             &format!(
-                "this machine fell behind: the last {} of the sources' time were not reached",
+                "this machine fell behind: the last {} of the sources' time were not sent",
                 human::time(report.unreached_s)
             ),
             2,
@@ -330,29 +331,29 @@ fn text(report: &GeneratorReport, args: &Args, out: &mut Out) -> Result<(), CliE
         format!("p50 {p50}, p99 {p99}, p99.9 {p999}, longest {max}")
     };
     if let Some(after) = &report.departure_after_due_s {
-        out.paragraph(&format!("frames left after their time by: {}", times(after)), 2)?;
+        out.paragraph(&format!("lateness of frames: {}", times(after)), 2)?;
     }
     match &report.driver_after_stamp_s {
-        Some(after) => out.paragraph(&format!("the driver had them after that by: {}", times(after)), 2)?,
-        None if args.kernel_stamps => out.line("the kernel has no stamps of when this interface's driver had them")?,
+        Some(after) => out.paragraph(&format!("further delay to the driver: {}", times(after)), 2)?,
+        None if args.kernel_stamps => out.line("the kernel has no driver timestamps for this interface")?,
         None => {}
     }
     for class in &report.classes {
         if class.lost_at_source_packets > 0 {
             let packets = human::count(class.lost_at_source_packets as usize, "packet", "packets");
-            out.paragraph(&format!("{}: {packets} were lost by the sources' own shapers", class.name), 2)?;
+            out.paragraph(&format!("{}: {packets} were dropped by the sources' own shapers", class.name), 2)?;
         }
         if class.fragments > 0 {
             let packets = human::count(class.fragmented_packets as usize, "packet", "packets");
             out.paragraph(
-                &format!("{}: {packets} went whole as fragments; {} fragments in all", class.name, class.fragments),
+                &format!("{}: {packets} were sent as fragments; {} fragments in total", class.name, class.fragments),
                 2,
             )?;
         }
         if class.padded_packets > 0 {
             let packets = human::count(class.padded_packets as usize, "packet", "packets");
             out.paragraph(
-                &format!("{}: {packets} were padded to the shortest frame with headers and stamp", class.name),
+                &format!("{}: {packets} were padded to the minimum length of headers and stamp", class.name),
                 2,
             )?;
         }

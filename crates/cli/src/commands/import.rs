@@ -28,11 +28,11 @@ use crate::out::{Out, make_directory, write_all_new};
 pub(crate) struct Args {
     #[command(subcommand)]
     tool: Tool,
-    /// Write into this directory, which is made if it is missing: a link file, and tables where there are many classes. Without it the link file
-    /// is printed, class by class.
+    /// Write into this directory, which is made if it is missing: a link file, and tables where there are many classes.
+    /// Without it the link file is printed, class by class.
     #[arg(long, global = true, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep the tool's rule of lending, with its quanta, bursts and priorities, instead of the scheduler hls.
+    /// Keep the tool's lending rule, with its quanta, bursts and priorities, instead of the scheduler hls.
     #[arg(long, global = true)]
     as_is: bool,
     /// Do not compare rates before and after, which takes a simulation.
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 enum Tool {
     /// LibreQoS: ShapedDevices.csv and network.json.
     Libreqos(LibreqosArgs),
-    /// tc: a script of commands, or what `tc -d qdisc|class|filter show` prints of a running system.
+    /// tc: a script of commands, or output of `tc -d qdisc|class|filter show` of a running system.
     Tc(TcArgs),
     /// MikroTik RouterOS: an export with queue trees or simple queues.
     Mikrotik(MikrotikArgs),
@@ -63,10 +63,10 @@ enum Tool {
 struct LibreqosArgs {
     /// ShapedDevices.csv.
     devices: PathBuf,
-    /// network.json, with the nodes that the circuits hang below.
+    /// network.json, with the nodes of the circuits.
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
-    /// Rate of the link [default: what the nodes at the top carry together].
+    /// Rate of the link [default: the sum of the topmost nodes].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
     /// To the subscribers, from them, or a link for each; both need --out.
@@ -79,13 +79,13 @@ struct LibreqosArgs {
 
 #[derive(Debug, clap::Args)]
 struct TcArgs {
-    /// The file: commands, or what tc shows, as text or JSON; with --run a script of a shell.
+    /// The file: commands, or output of tc, as text or JSON; with --run a shell script.
     file: PathBuf,
-    /// Run the file as a script, and import the commands that it gives. It runs without rights and network, and can write to a scratch directory
-    /// only; tc, iptables, ip and others record or answer, and change nothing.
+    /// Run the file as a script, and import its commands. It runs without privileges and network, and can write only to
+    /// a scratch directory; tc, iptables, ip and others are replaced by recorders and change nothing.
     #[arg(long)]
     run: bool,
-    /// With --run: stop the script after this time, at most 600s, and import the commands that it gave until then.
+    /// With --run: stop the script after this time, at most 600s, and import its commands so far.
     #[arg(long, value_name = "TIME", requires = "run", default_value = "10s", value_parser = run_limit)]
     run_limit: Nanos,
     /// With --run: a variable of the script's environment.
@@ -94,26 +94,26 @@ struct TcArgs {
     /// With --run: arguments of the script.
     #[arg(last = true, requires = "run", value_name = "ARGUMENT")]
     args: Vec<String>,
-    /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
+    /// Rate of the link [default: cbq's bandwidth; of htb the sum of the root's classes].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Import this device alone; also the name of one that is shown without [default: all; several need --out].
+    /// Import only this device; also the name for output without a device [default: all; several need --out].
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 struct MikrotikArgs {
-    /// The file that `/export` writes.
+    /// The output of `/export`.
     file: PathBuf,
-    /// Rate of the link [default: what the queues at the top may send together].
+    /// Rate of the link [default: the sum of the topmost queues].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Which queues, where the file has both.
+    /// Queues to import, if the file has both kinds.
     #[arg(long, value_enum)]
     queues: Option<Queues>,
-    /// The queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's rate [default: all; several
-    /// interfaces need --out].
+    /// Import the queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's
+    /// rate [default: all; several interfaces need --out].
     #[arg(long, value_name = "NAME")]
     parent: Option<String>,
     /// Of simple queues: to the targets, from them, or a link for each; both need --out.
@@ -126,7 +126,8 @@ struct MikrotikArgs {
 
 #[derive(Debug, clap::Args)]
 struct K8sArgs {
-    /// The pods: what `kubectl get pods -A -o json` or `-o yaml` prints, or manifests of pods, Deployments and the like, which have no addresses.
+    /// The pods: output of `kubectl get pods -A -o json` or `-o yaml`, or manifests of pods, Deployments and other
+    /// objects, which have no addresses.
     file: PathBuf,
     /// Rate of the node's link.
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
@@ -141,7 +142,7 @@ struct K8sArgs {
 
 #[derive(Debug, clap::Args)]
 struct LibvirtArgs {
-    /// XML of domains (virsh dumpxml) and of the network that gives them their addresses (virsh net-dumpxml).
+    /// XML of domains (virsh dumpxml) and of the network with their addresses (virsh net-dumpxml).
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Rate of the link [default: the average of the network's bandwidth].
@@ -154,12 +155,12 @@ struct LibvirtArgs {
 
 #[derive(Debug, clap::Args)]
 struct PfArgs {
-    /// pf.conf, or what `pfctl -vnf pf.conf` prints of it.
+    /// pf.conf, or its output of `pfctl -vnf pf.conf`.
     file: PathBuf,
     /// Rate of the link [default: the bandwidth of its altq].
     #[arg(long, value_name = "RATE", value_parser = args::rate)]
     rate: Option<Rate>,
-    /// Import the queues of this interface alone [default: all; several need --out].
+    /// Import only the queues of this interface [default: all; several need --out].
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
 }
@@ -175,10 +176,10 @@ fn run_limit(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// To those whom the link serves.
+    /// To users of the link.
     Down,
     /// From them.
     Up,
@@ -342,7 +343,7 @@ fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Re
     let made =
         script::run(&script::Order { script: &from.file, args: &from.args, variables: &from.set, device, limit })?;
     let imported = tc::import(&format!("{}, as recorded", from.file.display()), made.text, options);
-    // Where the commands are wrong, the end of the script is often why.
+    // If the commands are invalid, an early end of the script is often the reason.
     let warnings = || made.notes.iter().filter(|note| note.starts_with("WARNING")).cloned().collect::<Vec<_>>();
     let imported = imported.map_err(|errors| match &warnings()[..] {
         [] => CliError::from(errors),
@@ -357,7 +358,7 @@ fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Import
     Err(CliError::wrong("--run needs a sandbox, which there is on Linux (x86_64, aarch64, riscv64) only"))
 }
 
-/// The files to write: with tables if there are `tables`, which a file that is printed has not.
+/// Returns the files to write. They have tables if `tables` is true; a file that is printed has none.
 fn made(links: &[ImportedLink], tables: bool) -> Vec<ImportedFile> {
     let mut all = Vec::new();
     for link in links {

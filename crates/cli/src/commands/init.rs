@@ -24,18 +24,18 @@ use kinds::{KINDS, Kind};
 use lines::{Line, line};
 use questions::{Person, Questions};
 
-/// For which link. What is not said is asked for, where somebody sits at the terminal.
+/// The link. Missing values are asked for if stdin is a terminal.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Use of the link: home, office, provider, tenants, lab.
     #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Option<&'static Kind>,
-    /// Measured or contracted rate of the line from the internet to the users, such as 100mbit. The file uses 95 % of it, so that packets
-    /// queue here and not at the provider.
+    /// Measured or contracted rate of the line from the internet to the users, such as 100mbit. The file uses 95 % of
+    /// it, so that packets queue here and not at the provider.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     down: Option<Rate>,
-    /// Rate of the line from the users to the internet. With --down, two files are written; in both, --in is the users' side and --out the
-    /// internet's side.
+    /// Rate of the line from the users to the internet. With --down, two files are written; in both, --in is the users'
+    /// side and --out the internet's side.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     up: Option<Rate>,
     /// Rate of the link in the direction of --toward, to share only one direction.
@@ -44,26 +44,28 @@ pub(crate) struct Args {
     /// Interface of this machine, to share the machine's own traffic.
     #[arg(long, value_name = "IF", value_parser = device, conflicts_with_all = ["input", "output"])]
     egress: Option<String>,
-    /// Interface where packets arrive, on a machine between two networks; with --down or --up the interface at the users.
+    /// Interface that packets come from, on a machine between two networks; with --down or --up the interface of the
+    /// users.
     #[arg(long = "in", value_name = "IF", value_parser = device)]
     input: Option<String>,
-    /// Interface where they leave: the shared link; with --down or --up the interface at the internet.
+    /// Interface that packets leave on: the shared link; with --down or --up the interface of the internet.
     #[arg(long = "out", value_name = "IF", value_parser = device)]
     output: Option<String>,
-    /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default: internet].
+    /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default:
+    /// internet].
     #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
-    /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets what the line adds to each frame, so that the file's rate is the one
-    /// at which the modem sends. Without it, no overhead is set, unless the command asks at a terminal.
+    /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets the overhead of each frame, so that the
+    /// file's rate is the rate of the modem. Without it, no overhead is set, unless the command asks at a terminal.
     #[arg(long, value_name = "LINE", value_parser = line)]
     line: Option<&'static Line>,
-    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for NAME.toml. A file that
-    /// is there is kept.
+    /// Write the file here instead of to standard output; of both directions NAME-down.toml and NAME-up.toml for
+    /// NAME.toml. An existing file is not overwritten.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toward {
     Internet,
@@ -71,7 +73,7 @@ pub(crate) enum Toward {
 }
 
 impl Toward {
-    /// What the link of this direction is called beside that of the other.
+    /// Name of this direction's link beside that of the other.
     fn name(self) -> &'static str {
         match self {
             Self::Internet => "up",
@@ -98,7 +100,7 @@ struct Way {
 /// A file and its text.
 #[derive(JsonSchema, Serialize)]
 struct Made {
-    /// Where it is written, or would be.
+    /// Path of the file.
     file: PathBuf,
     text: String,
 }
@@ -148,7 +150,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What to say of files that are written.
+/// Describes the written files.
 fn written(files: &[&Path]) -> String {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let is = if names.len() > 1 { "are" } else { "is" };
@@ -157,13 +159,13 @@ fn written(files: &[&Path]) -> String {
     format!("{} {is} written. Next:\n{}  fairlink gateway {gateway}", names.join(" and "), checks.concat())
 }
 
-/// All that is to be written.
+/// Files and interfaces of a run.
 struct Plan {
     kind: &'static Kind,
     files: Vec<Made>,
 }
 
-/// What the arguments and the answers amount to, and the file that is to be written, if any. Nothing is written here.
+/// Makes the link files from arguments and answers, and chooses the path, if any. Writes nothing.
 fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<(Plan, Option<PathBuf>), CliError> {
     let known = interfaces();
     let kind = match args.kind {
@@ -176,7 +178,7 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         Ports::Between(input, output) => vec![input, output],
     };
     for name in names.into_iter().filter(|name| !known.is_empty() && !known.contains(name)) {
-        note(format!("note: this machine has no interface {name} now"));
+        note(format!("note: this machine has no interface {name} at present"));
     }
     let ways = ways(args, &ports, &mut questions)?;
     let line = match args.line {
@@ -192,14 +194,14 @@ fn make(args: &Args, mut questions: Questions<'_>, to_terminal: bool) -> Result<
         None => None,
     };
     if file.is_none() && both && to_terminal {
-        return Err(CliError::wrong("both directions are two files; say where: --file home.toml"));
+        return Err(CliError::wrong("two directions need two files: pass --file home.toml"));
     }
     let base = file.clone().unwrap_or_else(|| PathBuf::from("link.toml"));
     let paths: Vec<PathBuf> =
         ways.iter().map(|way| if both { named(&base, way.toward.name()) } else { base.clone() }).collect();
     let made = |(way, file): (&Way, &PathBuf)| -> Result<Made, CliError> {
         let text = text(kind, way, line, file, &paths);
-        // What is written must be what a gateway takes.
+        // Check that a gateway accepts the file.
         let link = LinkFile::parse(&file.display().to_string(), &text, &ReadOptions::default())?;
         link.require_default()?;
         Ok(Made { file: file.clone(), text })
@@ -215,7 +217,7 @@ fn named(file: &Path, way: &str) -> PathBuf {
     file.with_file_name(format!("{}-{way}{end}", part(file.file_stem())))
 }
 
-/// The interfaces of this network namespace, without the loopback; empty where they are not known.
+/// Returns the interfaces of this network namespace, without the loopback; empty if they are unknown.
 pub(crate) fn interfaces() -> Vec<String> {
     // A line for each, which begins with its name, behind two lines of titles.
     let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
@@ -229,24 +231,23 @@ fn ports(args: &Args, known: &[String], questions: &mut Questions<'_>) -> Result
     }
     match (&args.input, &args.output) {
         (Some(input), Some(output)) if input == output => {
-            Err(CliError::wrong(format!("--in and --out are both {input}; a link has two ends")))
+            Err(CliError::wrong(format!("--in and --out are both {input}; name two different interfaces")))
         }
         (Some(input), Some(output)) => Ok(Ports::Between(input.clone(), output.clone())),
-        (Some(_), None) => Err(CliError::wrong("--in needs --out: the link that is shared")),
-        (None, Some(_)) => Err(CliError::wrong("--out needs --in: where packets come from")),
+        (Some(_), None) => Err(CliError::wrong("--in needs --out: the interface of the shared link")),
+        (None, Some(_)) => Err(CliError::wrong("--out needs --in: the interface that packets come from")),
         (None, None) => questions.ports(known),
     }
 }
 
-/// Which directions are shared.
+/// Directions to shape.
 fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec<Way>, CliError> {
     let one = |rate| vec![Way { toward: args.toward.unwrap_or(Toward::Internet), ports: ports.clone(), rate }];
     let rates = match (args.rate, args.up, args.down, ports) {
         (Some(rate), ..) => return Ok(one(rate)),
         (None, Some(_), Some(_), Ports::Egress(name)) => {
             return Err(CliError::wrong(format!(
-                "--egress {name} with --up and --down: what this machine receives by {name} is left alone; share the way down where it \
-                 leaves toward the users: --in and --out on a bridge, or on a router a file of its own, --egress lan0 --down RATE"
+                "--egress {name} with --up and --down: --egress shapes only what this machine sends on {name}; to shape downloads, pass --in and --out on a bridge, or on a router write a second file with --egress lan0 --down RATE"
             )));
         }
         (None, None, None, Ports::Egress(_)) => return questions.rate().map(one),
@@ -271,7 +272,7 @@ fn ways(args: &Args, ports: &Ports, questions: &mut Questions<'_>) -> Result<Vec
 fn two_or_one(text: &str) -> Result<Ports, String> {
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [one] => device(one).map(Ports::Egress),
-        [one, two] if one == two => Err(format!("{one} twice; a link has two ends")),
+        [one, two] if one == two => Err(format!("{one} is given twice; name two different interfaces")),
         [one, two] => Ok(Ports::Between(device(one)?, device(two)?)),
         _ => Err("one name or two".to_owned()),
     }
@@ -292,13 +293,13 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     let taken = Rate::from_bps((u128::from(rate.bps()) * 95 / 100).max(1) as u64).unwrap_or(*rate);
     let (ends, what) = match (ports, toward) {
         (Ports::Egress(name), Toward::Internet) => {
-            (format!("egress = \"{name}\"\n"), format!("what this machine itself sends by {name}"))
+            (format!("egress = \"{name}\"\n"), format!("traffic that this machine itself sends on {name}"))
         }
         (Ports::Egress(name), Toward::Users) => {
-            (format!("egress = \"{name}\"\n"), format!("what this machine sends and routes to users by {name}"))
+            (format!("egress = \"{name}\"\n"), format!("traffic that this machine sends or routes to users on {name}"))
         }
         (Ports::Between(input, output), _) => {
-            (format!("in = \"{input}\"\nout = \"{output}\"\n"), format!("what goes from {input} to {output}"))
+            (format!("in = \"{input}\"\nout = \"{output}\"\n"), format!("traffic from {input} to {output}"))
         }
     };
     let (name, gateway) = match all.len() {
@@ -314,19 +315,16 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     let classes = kind.text(*toward, own);
     let files: Vec<String> = all.iter().map(|file| file.display().to_string()).collect();
     let commands = [
-        (
-            format!("fairlink check {} --gateway", file.display()),
-            "is it sound; what does each class get, and how long does it wait?",
-        ),
+        (format!("fairlink check {} --gateway", file.display()), "validate the file; print shares and delay bounds"),
         (format!("fairlink gateway {}", files.join(" ")), gateway),
-        ("fairlink ctl watch".to_owned(), "what each class gets now"),
+        ("fairlink ctl watch".to_owned(), "live rate of each class"),
     ];
     let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
     let commands = commands.map(|(command, what)| format!("#   {command:width$}     # {what}\n")).concat();
     let overhead = line.map_or_else(String::new, |line| format!("{}\n", line.overhead));
     aligned(&format!(
         "{DIRECTIVE}\n# {}: {what}.\n#\n{commands}#\n\
-         # A class may use the whole link while the others are quiet. When all are busy, each gets its guarantee.\n\n\
+         # A class may use the whole link while others are idle. When all are busy, each gets its guarantee.\n\n\
          [link]\n{name}{ends}\
          rate = \"{}\"          # 95 % of {}, so that packets queue {queue}\n\
          mtu = \"1522B\"             # a frame of an interface with an mtu of 1500, with two VLAN tags\n\
@@ -337,7 +335,7 @@ fn text(kind: &Kind, way: &Way, line: Option<&Line>, file: &Path, all: &[PathBuf
     ))
 }
 
-/// The same with the remarks behind its keys in one column, where they fit.
+/// Aligns the comments after keys in one column, if they fit.
 fn aligned(text: &str) -> String {
     let line = |line: &str| match line.split_once("  # ") {
         Some((key, remark)) if !key.starts_with('#') => format!("{:<27} # {}\n", key.trim_end(), remark.trim_start()),
@@ -415,9 +413,9 @@ mod tests {
     fn answers_are_understood_or_say_what_is_wanted() {
         assert!(matches!(two_or_one("eth0"), Ok(Ports::Egress(name)) if name == "eth0"));
         assert!(matches!(two_or_one(" lan0  wan0 "), Ok(Ports::Between(one, two)) if one == "lan0" && two == "wan0"));
-        assert!(two_or_one("lan0 lan0").unwrap_err().contains("two ends"));
+        assert!(two_or_one("lan0 lan0").unwrap_err().contains("two different interfaces"));
         assert!(two_or_one("").unwrap_err().contains("one name or two"));
-        assert!(two_or_one("a/b").unwrap_err().contains("no name of a device"));
+        assert!(two_or_one("a/b").unwrap_err().contains("not the name of a device"));
         assert!(kind("hoem").unwrap_err().contains("home, office"));
     }
 

@@ -10,7 +10,7 @@ use crate::examples::in_manual;
 use crate::failure::CliError;
 use crate::out::{Out, make_directory, note};
 
-/// Where to.
+/// Directory of the pages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write one page per command into this directory, which is made if it is missing; without it, print fairlink(1).

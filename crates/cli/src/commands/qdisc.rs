@@ -1,4 +1,4 @@
-//! `fairlink qdisc`: the kernel module, told what a link file says, and asked what has passed.
+//! `fairlink qdisc`: configures the kernel module by a link file, and shows its statistics.
 
 mod show;
 
@@ -21,7 +21,7 @@ use crate::failure::CliError;
 use crate::link::warn;
 use crate::out::{Out, note};
 
-/// What to do.
+/// Action on the queueing discipline.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -36,7 +36,7 @@ enum What {
     Change(SetArgs),
     /// Show counters and rates of the link and its classes, and the fluid ideal.
     Show(show::Args),
-    /// Rate, fluid ideal, share of the guarantee, drops and backlog of each class, again and again until Ctrl-C.
+    /// Show rate, fluid ideal, share of the guarantee, drops and backlog of each class at intervals, until Ctrl-C.
     Watch(show::WatchArgs),
     /// Remove the link: the interface gets its default queueing discipline again, and queued packets are dropped.
     Del(AtArgs),
@@ -46,7 +46,8 @@ enum What {
 struct AddArgs {
     #[command(flatten)]
     set: SetArgs,
-    /// The number of the queueing discipline, such as 20: (hexadecimal). Without it, that of the file's classids, or 1:.
+    /// The number of the queueing discipline, such as 20: (hexadecimal). Without it, that of the file's classids, or
+    /// 1:.
     #[arg(long, value_name = "HANDLE", conflicts_with = "out", value_parser = handle)]
     handle: Option<u16>,
 }
@@ -59,22 +60,22 @@ struct SetArgs {
     /// The interface that sends.
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
-    /// The class of another queueing discipline that it stands below, such as 2:1; without it, it is the interface's root.
+    /// Parent class of another queueing discipline, such as 2:1; without it, this is the interface's root.
     #[arg(long, value_name = "CLASSID", conflicts_with = "out", value_parser = parent)]
     parent: Option<Classid>,
-    /// Lateness that the link makes up for, to 1 s.
+    /// Maximum lost time that is caught up, up to 1 s.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = short_time)]
     catch_up: Nanos,
-    /// By how much its timer may be late, to 1 s. More saves interrupts.
+    /// Slack of the timer, up to 1 s. More slack saves interrupts.
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = short_time)]
     slack: Nanos,
-    /// Make no filters of the file's matches. Those that are there stay.
+    /// Make no filters of the file's matches. Existing filters stay.
     #[arg(long)]
     no_filters: bool,
-    /// Leave out matches that the kernel's classifiers cannot say, with a note, instead of refusing the file.
+    /// Skip matches that the kernel's classifiers do not support, with a note, instead of refusing the file.
     #[arg(long)]
     lenient: bool,
-    /// Write what the kernel would be told into this file instead.
+    /// Write the message for the kernel into this file instead.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -84,7 +85,7 @@ struct AtArgs {
     /// The interface.
     #[arg(long, value_name = "IF")]
     dev: String,
-    /// The class of another queueing discipline that it stands below, such as 2:1; without it, it is the interface's root.
+    /// Parent class of another queueing discipline, such as 2:1; without it, this is the interface's root.
     #[arg(long, value_name = "CLASSID", value_parser = parent)]
     parent: Option<Classid>,
 }
@@ -98,7 +99,7 @@ impl AtArgs {
 /// A class of another queueing discipline.
 fn parent(text: &str) -> Result<Classid, String> {
     Classid::parse(text).ok_or_else(|| {
-        format!("{text:?} is no class of a queueing discipline: two hexadecimal numbers from 1 to ffff, such as 2:1")
+        format!("{text:?} is not a class of a queueing discipline: two hexadecimal numbers from 1 to ffff, such as 2:1")
     })
 }
 
@@ -108,14 +109,16 @@ fn handle(text: &str) -> Result<u16, String> {
         .map(Classid::major)
         .filter(|&major| major != u16::MAX)
         .ok_or_else(|| {
-            format!("{text:?} is no handle of a queueing discipline: a hexadecimal number from 1 to fffe, such as 20:")
+            format!(
+                "{text:?} is not a handle of a queueing discipline: a hexadecimal number from 1 to fffe, such as 20:"
+            )
         })
 }
 
 /// A time that the module takes.
 fn short_time(text: &str) -> Result<Nanos, String> {
     let nanos = time(text)?;
-    if nanos > Nanos::from_secs(1) { Err(format!("{text} is more than 1s")) } else { Ok(nanos) }
+    if nanos > Nanos::from_secs(1) { Err(format!("{text} exceeds the limit of 1s")) } else { Ok(nanos) }
 }
 
 impl From<QdiscError> for CliError {
@@ -137,7 +140,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
-/// Reads a link file and has its scheduler built, so that whatever is wrong with it is said here with its place.
+/// Reads a link file and builds its scheduler, so that errors are reported here with places.
 fn read(path: &Path) -> Result<LinkFile, CliError> {
     let mut link = LinkFile::read(path, &ReadOptions { leniency: Leniency::Refuse, scheduler: None })?;
     warn(std::mem::take(&mut link.warnings));
@@ -145,7 +148,7 @@ fn read(path: &Path) -> Result<LinkFile, CliError> {
     if let Some((class, pool)) = link.pools.first() {
         let class = link.names.name(*class);
         return Err(CliError::wrong(format!(
-            "class \"{class}\" borrows from the pool \"{pool}\": links of the kernel share nothing; take the pool out, or use the gateway"
+            "class \"{class}\" borrows from the pool \"{pool}\": links of the kernel cannot share a pool; remove the pool, or use the gateway"
         )));
     }
     link.check_memory(link.info())?;
@@ -153,7 +156,7 @@ fn read(path: &Path) -> Result<LinkFile, CliError> {
     Ok(link)
 }
 
-/// Adds a link, with the handle that was said if one was; without `add`, changes the one that is there.
+/// Adds a link, with the given handle if any; without `add`, changes the existing one.
 fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), CliError> {
     let link = read(&args.link)?;
     let Some(interface) = &args.dev else {
@@ -181,7 +184,7 @@ fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilt
     let texts: Vec<_> = filters.left_out.iter().map(|left| left_out(link, left)).collect();
     if !lenient && !texts.is_empty() {
         return Err(CliError::wrong(format!(
-            "{}; --lenient leaves such a match out, and --no-filters all of them",
+            "{}; --lenient skips such matches, and --no-filters all of them",
             texts.join("\n")
         )));
     }
@@ -191,7 +194,7 @@ fn filters(link: &LinkFile, plan: &QdiscPlan, lenient: bool) -> Result<QdiscFilt
 
 fn left_out(link: &LinkFile, left: &LeftOut) -> String {
     let LeftOut { class, made, why } = left;
-    format!("class \"{}\": the match \"{made}\" cannot be a filter of the kernel: {why}", link.names.name(*class))
+    format!("class \"{}\": the match \"{made}\" cannot become a kernel filter: {why}", link.names.name(*class))
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -245,12 +248,12 @@ fn told(
     let ignored = link.matches.iter().filter(|(class, _)| Some(*class) != link.default_class).count();
     if ignored > 0 && filters.is_none() {
         note(format!(
-            "{ignored} matches of the file are not looked at: in the kernel, tc filters say which packets are whose. For each, e.g.\n  tc filter add dev {interface} parent {major:x}: protocol ip u32 match ip dport 5001 0xffff flowid {}",
+            "{ignored} matches of the file are ignored: in the kernel, tc filters classify packets. Add a filter for each, e.g.\n  tc filter add dev {interface} parent {major:x}: protocol ip u32 match ip dport 5001 0xffff flowid {}",
             classes.first().map_or("1:1", |class| &class.classid)
         ));
     }
     if link.default_class.is_none() {
-        note("packets that no filter takes are dropped; name a `default` class in [link] to keep them");
+        note("packets that no filter matches are dropped; set `default` in [link] to keep them");
     }
     Ok(())
 }

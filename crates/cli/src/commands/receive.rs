@@ -1,4 +1,4 @@
-//! `fairlink receive`: measures what a generator sends.
+//! `fairlink receive`: measures the traffic of a generator.
 
 mod record;
 mod tcp;
@@ -22,7 +22,7 @@ use crate::out::{Out, make_directory, note};
 
 pub(super) use self::record::Record;
 
-/// Where to listen.
+/// Interfaces or port to receive from.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Interface to listen at.
@@ -34,12 +34,13 @@ pub(crate) struct Args {
     /// Duration [default: until Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Nanos>,
-    /// The link file with the classes to measure. Without it, classes are numbers; the first 65,536 are measured, and delays of the first
+    /// The link file with the classes to measure. Without it, classes are numbers; the first 65,536 are measured, and
+    /// delays of the first
     /// 512.
     #[arg(long, value_name = "LINK")]
     link: Option<PathBuf>,
-    /// Clock for delays: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew, drift and jumps of the
-    /// two clocks are estimated from the delays, and corrected delays are shown as well.
+    /// Clock for delays: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew,
+    /// drift and jumps of the two clocks are estimated from the delays, and corrected delays are shown as well.
     #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
     clock: DelayClock,
     /// Show each flow; the number of flows of a class, as in `generate --flows`.
@@ -139,7 +140,7 @@ fn script(path: &Path) -> Result<Script, CliError> {
     })
 }
 
-/// What was received, in words.
+/// Prints the received traffic.
 pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(&format!("received for {}", human::time(report.duration_s)), 2)?;
     let head = ["class", "frames", "rate", "lost", "twice", "out of order", "delay min", "mean", "p50", "p99", "max"];

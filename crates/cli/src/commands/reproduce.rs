@@ -25,7 +25,7 @@ use crate::human;
 use crate::interrupt;
 use crate::out::{Out, make_directory, note};
 
-/// What to try, and how hard.
+/// Claims to try, and the effort.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Claims such as hls.alpha, papers (hls, hfsc, htb, drrpp, sds), or all, which is the default.
@@ -34,12 +34,12 @@ pub(crate) struct Args {
     /// Fewer and shorter runs: all claims in a few minutes, with wider confidence intervals.
     #[arg(long)]
     quick: bool,
-    /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace: about ten minutes,
-    /// or three with --quick.
+    /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace:
+    /// about ten minutes, or three with --quick.
     #[arg(long)]
     real: bool,
-    /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is missing; and the plots as SVG and
-    /// PDF.
+    /// Write the report, one HTML page with all plots and scenarios, into this directory, which is made if it is
+    /// missing; and the plots as SVG and PDF.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             let said = if silent { Ok(()) } else { bar.suspend(|| rows.row(outcome, claims.len() == 1, out)) };
             if let Err(error) = said {
                 failure.get_or_insert(error);
-                // Nobody reads on: what is under way is ended.
+                // The reader has gone: end running work.
                 stop.store(true, Ordering::Relaxed);
             }
             bar.done(outcome.claim.id);
@@ -139,7 +139,7 @@ fn version() -> String {
     format!("fairlink {}{of}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What has to be typed for the same.
+/// Command line that repeats this run.
 fn command(args: &Args) -> String {
     let quick = [(args.quick, "--quick"), (args.real, "--real")];
     let quick = quick.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag.to_owned());

@@ -1,4 +1,4 @@
-//! `fairlink schedulers`: what each scheduler supports, from the code itself.
+//! `fairlink schedulers`: the features of each scheduler, from the code itself.
 
 use anyhow::anyhow;
 use fairlink_api::{NEEDS, Nearest, SchedulersDoc, schedulers};
@@ -8,12 +8,12 @@ use crate::args::choice;
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// Which of them.
+/// Required features.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only schedulers with all of these, the best choice first, such as latency,ceilings. Words: tree, ceilings, priorities, curves,
-    /// latency, quanta, bursts, active-queues, hosts, push-out, pools, fairness-bound, gap-bound, delay-bound, work-conserving,
-    /// constant-cost.
+    /// Only schedulers with all of these, the best choice first, such as latency,ceilings. Words: tree, ceilings,
+    /// priorities, curves, latency, quanta, bursts, active-queues, hosts, push-out, pools, fairness-bound, gap-bound,
+    /// delay-bound, work-conserving, constant-cost.
     #[arg(long = "for", value_name = "WORD,...", value_delimiter = ',', value_parser = need)]
     needs: Vec<String>,
 }
@@ -50,14 +50,14 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     for info in SCHEDULERS {
         let others = info.features.iter().filter(|&feature| COLUMNS.iter().all(|(_, shown)| shown != feature));
         let others: Vec<_> = others.map(|feature| feature.as_str()).collect();
-        let also = if others.is_empty() { String::new() } else { format!("; also honours {}", others.join(", ")) };
+        let also = if others.is_empty() { String::new() } else { format!("; also supports {}", others.join(", ")) };
         let paper = if info.paper.is_empty() { String::new() } else { format!(" [{}]", info.paper) };
         let promises = info.promises.names().collect::<Vec<_>>().join(", ").replace('_', " ");
-        let promises = if promises.is_empty() { "no bounds".to_owned() } else { promises };
+        let promises = if promises.is_empty() { "none".to_owned() } else { promises };
         out.line("")?;
         out.paragraph(&format!("{}{paper}: {}{also}", info.name, info.summary), 4)?;
         let more = format!(
-            "    work-conserving: {}; promises {promises}; cost of a packet: {}",
+            "    work-conserving: {}; bounds: {promises}; cost per packet: {}",
             info.work_conserving.as_str(),
             info.cost
         );
@@ -66,12 +66,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Which one to take.
+/// Prints the schedulers that support all required features.
 fn answer(SchedulersDoc { wanted, schedulers, nearest }: &SchedulersDoc, out: &mut Out) -> Result<(), CliError> {
-    let none = || Err(CliError::Failed(anyhow!("no scheduler has all of this")));
+    let none = || Err(CliError::Failed(anyhow!("no scheduler supports all of this")));
     let Some(first) = schedulers.first() else {
         if !out.json {
-            out.paragraph(&format!("No scheduler has all of {}. Nearest:", wanted.join(", ")), 2)?;
+            out.paragraph(&format!("No scheduler supports all of {}. Nearest:", wanted.join(", ")), 2)?;
             for Nearest { name, lacks } in nearest {
                 out.paragraph(&format!("  {name}: all but {}", lacks.join(", ")), 2)?;
             }
@@ -86,13 +86,13 @@ fn answer(SchedulersDoc { wanted, schedulers, nearest }: &SchedulersDoc, out: &m
         let bounds = info.bounds.join(", ").replace('_', " ");
         vec![info.name.to_owned(), if bounds.is_empty() { "none".to_owned() } else { bounds }, info.cost.to_owned()]
     });
-    out.table(&["name", "bounds", "cost of a packet"], rows.collect(), 0..0)?;
+    out.table(&["name", "bounds", "cost per packet"], rows.collect(), 0..0)?;
     out.line("")?;
     out.paragraph(&format!("{}: {}", first.name, first.summary), 4)?;
     out.paragraph(&format!("Set it in [link]: scheduler = \"{}\".", first.name), 2)
 }
 
-/// What most people choose by; a column each.
+/// The most important features; a column each.
 const COLUMNS: [(&str, Feature); 5] = [
     ("tree", Feature::Hierarchy),
     ("ceiling", Feature::Ceiling),

@@ -15,7 +15,7 @@ use crate::commands::{between, clock, init, sim, tc, traffic};
 use crate::failure::CliError;
 use crate::out::Out;
 
-/// Which schema.
+/// Schema to print.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,11 +25,11 @@ pub(crate) struct Args {
 /// The schemas.
 #[derive(Debug, Subcommand)]
 enum Of {
-    /// Print the JSON schema of link files (draft 7), by which editors complete and check them.
+    /// Print the JSON schema of link files (draft 7), for completion and validation in editors.
     Link,
     /// Print the JSON schema of scenarios (draft 7).
     Scenario,
-    /// Print the JSON schema of all documents that commands print with --json (2020-12).
+    /// Print the JSON schema of the documents of --json: sim, stats (of a gateway), qdisc (2020-12).
     Documents,
     /// Print the keys of link files: defaults, and the schedulers that honour them.
     Keys,

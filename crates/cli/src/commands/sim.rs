@@ -1,5 +1,5 @@
-//! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it is or with other
-//! numbers.
+//! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it
+//! is or with other numbers.
 
 pub(super) mod load;
 mod show;
@@ -40,7 +40,7 @@ const MAX_RUNS: u64 = 100_000;
 /// Most classes times phases of all runs together; some 100 bytes each.
 const MAX_RESULTS: u64 = 1 << 23;
 
-/// What to simulate.
+/// Scenario, schedulers and output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The scenario file, or, with --link, a script for the generator of the HTB text.
@@ -51,19 +51,20 @@ pub(crate) struct Args {
     /// Rate of the links, for a file of tc commands that does not give it.
     #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
     link_rate: Option<Rate>,
-    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals; a setting that one does not support
-    /// becomes a note.
+    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals; a setting that one
+    /// does not support becomes a note.
     #[arg(long = "scheduler", value_name = "NAME")]
     schedulers: Vec<String>,
-    /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 % confidence
-    /// intervals, and differences of schedulers run by run.
+    /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 %
+    /// confidence intervals, and differences of schedulers run by run.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Run with each of these values of a number of the scenario: seed=1,2,3 or link.rate=10mbit..50mbit..10mbit or
     /// class.A1.burst=1kB..16kB..x2. Several --sweep make a grid.
     #[arg(long = "sweep", value_name = "KEY=VALUES", value_parser = sweep)]
     sweeps: Vec<Sweep>,
-    /// Exclude this much time at the start from averages, instead of the scenario's warmup; `auto` finds it by MSER-5 in pilot runs.
+    /// Exclude this much time at the start from averages, instead of the scenario's warmup; `auto` finds it by MSER-5
+    /// in pilot runs.
     #[arg(long, value_name = "TIME|auto", value_parser = warmup_of)]
     warmup: Option<Warmup>,
     /// Record rates, delays, queues and drops in windows of this length, for --out and --json.
@@ -78,8 +79,8 @@ pub(crate) struct Args {
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<args::FigureWidth>,
-    /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with scheduler,
-    /// seed and link in its name.
+    /// Write every packet to this file: CSV or pcapng, as its name ends. Several runs and links have a file each, with
+    /// scheduler, seed and link in its name.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Parallel runs [default: the number of processors]. Results do not depend on it.
@@ -92,7 +93,7 @@ pub(crate) struct Args {
     rows: RowArgs,
 }
 
-/// What is left out of averages.
+/// Time that averages exclude.
 #[derive(Clone, Copy, Debug)]
 enum Warmup {
     Auto,
@@ -109,17 +110,17 @@ fn warmup_of(text: &str) -> Result<Warmup, String> {
 
 fn window_of(text: &str) -> Result<Nanos, String> {
     let window = args::time(text)?;
-    if window == Nanos::ZERO { Err("a window of no time; write e.g. 100ms".to_owned()) } else { Ok(window) }
+    if window == Nanos::ZERO { Err("a window must be longer than 0; write e.g. 100ms".to_owned()) } else { Ok(window) }
 }
 
-/// What has no place in a sweep, with what to do instead.
+/// Refuses options that sweeps do not support, with an alternative.
 fn sweepable(args: &Args) -> Result<(), CliError> {
     if args.link.is_some() {
         return Err(load::script_has_no_keys());
     }
     if args.trace.is_some() {
         return Err(CliError::wrong(
-            "--sweep with --trace: settings have no files of their own; write the value to be seen into the scenario, and run it without --sweep",
+            "--trace does not support --sweep; write one value into the scenario and run it without --sweep",
         ));
     }
     Ok(())
@@ -133,7 +134,7 @@ pub(crate) struct SimContent<'a> {
     summary: Option<&'a [Summary]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     differences: Option<&'a [Difference]>,
-    /// Absent where the scenario expects nothing.
+    /// Absent if the scenario has no expectations.
     #[serde(skip_serializing_if = "Option::is_none")]
     expectations: Option<&'a [Judged]>,
 }
@@ -205,7 +206,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     show::expectations(&points[0].file, &judged, &args.scenario, out)
 }
 
-/// What the runs of each setting show of what its scenario expects.
+/// Judges the expectations of each setting by its runs.
 fn judged(points: &[Point], runs: &[Run], repetitions: u64) -> Vec<Judged> {
     let mut rest = runs;
     let mut all = Vec::new();
@@ -279,10 +280,10 @@ impl<'a> Plan<'a> {
             let each = classes(point).saturating_mul(point.links.first.phases().len() as u64 + 2);
             results = results.saturating_add(each.saturating_mul(point.schedulers.len() as u64 * repetitions));
         }
-        // One run alone is limited by itself.
+        // A single run has its own limit.
         if runs > 1 && results > MAX_RESULTS {
             return Err(CliError::wrong(format!(
-                "{results} results to keep (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \
+                "{results} results (classes times phases of all runs); the limit is {MAX_RESULTS}; make fewer \
                  runs at a time"
             )));
         }
@@ -297,7 +298,7 @@ impl<'a> Plan<'a> {
                 && warmup >= duration
             {
                 return Err(CliError::wrong(format!(
-                    "--warmup {}: nothing is left of a run of {}; take a shorter one",
+                    "--warmup {}: not shorter than the run of {}; use a shorter warm-up",
                     seconds(warmup),
                     seconds(duration)
                 )));
@@ -305,8 +306,7 @@ impl<'a> Plan<'a> {
             let phases = point.links.first.phases().len();
             if matches!(args.warmup, Some(Warmup::Auto)) && phases > 1 {
                 return Err(CliError::wrong(format!(
-                    "--warmup auto: the scenario has {phases} phases, and MSER-5 looks for one steady state; write \
-                     --warmup TIME"
+                    "--warmup auto: the scenario has {phases} phases, and MSER-5 needs a single steady state; write --warmup TIME"
                 )));
             }
         }
@@ -387,8 +387,7 @@ impl<'a> Plan<'a> {
             let found = warmup(&pilots).map_err(|none| {
                 progress.end();
                 CliError::Failed(anyhow!(
-                    "--warmup auto: under {} the delay of class {} is steady at no time of the first half of the run \
-                     (MSER-5); make the run longer, or write --warmup TIME",
+                    "--warmup auto: under {} the delay of class {} does not become steady in the first half of the run (MSER-5); make the run longer, or write --warmup TIME",
                     none.scheduler,
                     none.class
                 ))
@@ -396,7 +395,7 @@ impl<'a> Plan<'a> {
             longest = longest.max(found);
         }
         let warmup = Nanos((longest * 1e9).round() as u64);
-        let found = format!("warm-up by MSER-5: {} left out of the averages{}", human::time(longest), settings(point));
+        let found = format!("warm-up by MSER-5: {} excluded from averages{}", human::time(longest), settings(point));
         progress.say(&found);
         Ok(warmup)
     }
@@ -432,7 +431,7 @@ fn checked_window(window: Nanos, points: &[Point], repetitions: u64) -> Result<N
     let rates = window_rates(window, points, repetitions);
     if rates > MAX_WINDOW_RATES {
         return Err(CliError::wrong(format!(
-            "--window {}: {rates} windows times classes of all runs to keep; the limit is {MAX_WINDOW_RATES}; {} would do",
+            "--window {}: {rates} rates (windows times classes of all runs); the limit is {MAX_WINDOW_RATES}; use at least {}",
             seconds(window),
             seconds(fitting_window(window, points, repetitions))
         )));
@@ -453,13 +452,13 @@ fn fitting_window(window: Nanos, points: &[Point], repetitions: u64) -> Nanos {
     window
 }
 
-/// The paper's windows, or shorter ones where a run has few of them, or longer ones where they are too many.
+/// Returns the paper's windows, or shorter ones if a run has few of them, or longer ones if they are too many.
 fn default_window(points: &[Point], repetitions: u64) -> Nanos {
     let shortest = points.iter().map(|point| point.file.duration.0).min().unwrap_or(0);
     fitting_window(WINDOW.min(Nanos((shortest / 50).max(1))), points, repetitions)
 }
 
-/// What went wrong with a run, as it is told.
+/// Converts the error of a run.
 fn failure(error: SimError, point: &Point) -> CliError {
     let file = &point.file;
     let failure = match error {

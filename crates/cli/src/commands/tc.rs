@@ -16,7 +16,7 @@ use crate::failure::CliError;
 use crate::link::warn;
 use crate::out::Out;
 
-/// Which way.
+/// Direction of the conversion.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,7 +35,7 @@ enum Way {
 struct ImportArgs {
     /// The file of tc commands: a script, or input of `tc -batch`.
     file: PathBuf,
-    /// Rate of the link [default: cbq's bandwidth; of htb what the classes of the root may send together].
+    /// Rate of the link [default: cbq's bandwidth; of htb the sum of the root's classes].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<Rate>,
     /// Import this device alone [default: all; those after the first become peers].
@@ -58,7 +58,9 @@ pub(crate) fn device(text: &str) -> Result<String, String> {
     if (1..=15).contains(&text.len()) && !text.starts_with('-') && text.chars().all(plain) {
         return Ok(text.to_owned());
     }
-    Err(format!("{text:?} is no name of a device: 1 to 15 letters, digits and . _ - : @, the first no -; write eth0"))
+    Err(format!(
+        "{text:?} is not the name of a device: 1 to 15 letters, digits and . _ - : @, not beginning with -; write eth0"
+    ))
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -66,7 +68,7 @@ pub(crate) struct TcDoc {
     /// The link file, or the commands.
     text: String,
     devices: Vec<String>,
-    /// What is lost or means something else.
+    /// Losses and changes of meaning.
     notes: Vec<ProblemReport>,
 }
 
@@ -74,7 +76,7 @@ impl Content for TcDoc {
     const KIND: &'static str = "tc";
 }
 
-/// Converts and prints: the text to standard output, what is lost to standard error.
+/// Converts and prints: the text to standard output, losses to standard error.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     match &args.way {
         Way::Import(args) => {

@@ -1,4 +1,4 @@
-//! `fairlink traffic`: what the sources of a scenario send, without a link: how much, how evenly, and how much at once.
+//! `fairlink traffic`: the traffic of a scenario's sources, without a link: rate, variation and burstiness.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::link::warn;
 use crate::out::{Out, note};
 use crate::{args, human};
 
-/// Most windows of all sources and runs together. Each takes some ten nanoseconds, also where nothing comes in it.
+/// Maximum number of windows of all sources and runs together. Each takes some ten nanoseconds, even without packets.
 const MAX_WINDOWS: u64 = 1_000_000_000;
 
 /// Most packets of all sources and runs together: some minutes.
@@ -29,7 +29,7 @@ const MAX_PACKETS: u64 = 10_000_000_000;
 /// Most packets of a source at one instant. A shaper with a window of hours may let through more than anyone waits for.
 const MAX_AT_ONCE: u64 = 10_000_000;
 
-/// Which sources, and what to measure.
+/// Sources and measurements.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The scenario file, or, with --link, a script for the generator of the HTB text.
@@ -43,8 +43,8 @@ pub(crate) struct Args {
     /// Runs, with seeds from the scenario's own upwards. Numbers are means, with 95 % confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Rates at which burstiness is measured: a rate, or a part of the source's mean rate such as 135% [default: the guarantee of its
-    /// class, else its share when all are busy].
+    /// Rates at which burstiness is measured: a rate, or a part of the source's mean rate such as 135% [default: the
+    /// guarantee of its class, else its share, all busy].
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rho)]
     rho: Vec<Rho>,
     /// Window for rates, dispersion and correlation.
@@ -74,9 +74,9 @@ fn rho(text: &str) -> Result<Rho, String> {
     let Some(percent) = text.strip_suffix('%') else { return args::rate(text).map(|rate| Rho::Rate(rate.bps())) };
     match percent.trim().parse::<f64>() {
         Ok(percent) if (0.01..=1e6).contains(&percent) => Ok(Rho::OfMean((percent * 1e4).round() as u64)),
-        _ => {
-            Err(format!("{text} is no part of a mean rate from 0.01% to 1000000%; write 135%, or a rate such as 1mbit"))
-        }
+        _ => Err(format!(
+            "{text} is not a part of a mean rate from 0.01% to 1000000%; write 135%, or a rate such as 1mbit"
+        )),
     }
 }
 
@@ -93,7 +93,7 @@ impl Content for TrafficDoc<'_> {
     const KIND: &'static str = "traffic";
 }
 
-/// What one source sends. What cannot be told, or is unlimited, is left out.
+/// Traffic of one source. Unknown and unlimited values are absent.
 #[derive(JsonSchema, Serialize)]
 struct Entry<'a> {
     /// Its place in the file, from 0.
@@ -115,7 +115,7 @@ struct Entry<'a> {
     autocorrelation: Option<Estimate>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hurst: Option<Estimate>,
-    /// What variances give where that is no Hurst parameter.
+    /// Value from the variances if it is not a Hurst parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     hurst_found: Option<f64>,
     /// Of its own shaper or policer.
@@ -136,7 +136,7 @@ struct Sigma {
 
 /// Runs the sources and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-    // What a scheduler cannot honour makes no difference to what is sent to it.
+    // Unsupported settings do not change the traffic.
     let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
     let mut file = match &args.link {
         None => load::scenario(&args.scenario, &options)?,
@@ -153,8 +153,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     for Entry { source, class, hurst_found, .. } in &sources {
         if let Some(found) = hurst_found {
             note(format!(
-                "source {source} of {class}: a Hurst parameter lies between 0 and 1, and variances give {found:.3}; it is not determined. The \
-                 traffic changes in the course of the run (phases of `active`, a trend); measure a part of it that does not"
+                "source {source} of {class}: the variances give a Hurst parameter of {found:.3}, which is outside 0 to 1. The traffic is not stationary (phases of `active`, a trend); measure a stationary part"
             ));
         }
     }
@@ -179,7 +178,7 @@ fn enough_window(args: &Args, file: &Scenario) -> Result<(), CliError> {
     }
     let enough = file.duration.0.div_ceil((MAX_WINDOWS / passes).max(1));
     Err(CliError::wrong(format!(
-        "--window {}: {windows} windows of all sources and runs; the limit is {MAX_WINDOWS}; --window {enough}ns would do",
+        "--window {}: {windows} windows of all sources and runs; the limit is {MAX_WINDOWS}; use at least --window {enough}ns",
         human::time(seconds(args.window))
     )))
 }
@@ -206,14 +205,13 @@ impl Watch {
         let when = || human::time(seconds(at));
         if self.at_once > MAX_AT_ONCE {
             return Err(CliError::failed(anyhow!(
-                "source {index}: more than {MAX_AT_ONCE} packets at {} alone; give its shape a smaller burst or a shorter window, or make \
-                 its packets longer",
+                "source {index}: more than {MAX_AT_ONCE} packets at {}; use a smaller burst or a shorter window in its shape, or longer packets",
                 when()
             )));
         }
         if self.packets > MAX_PACKETS {
             return Err(CliError::failed(anyhow!(
-                "source {index}: more than {MAX_PACKETS} packets of all sources and runs at {}; make the duration shorter, or the runs fewer",
+                "source {index}: more than {MAX_PACKETS} packets of all sources and runs at {}; shorten the duration, or use fewer runs",
                 when()
             )));
         }
@@ -228,7 +226,7 @@ impl Watch {
 fn entry<'a>(file: &'a Scenario, index: usize, args: &Args, watch: &mut Watch) -> Result<Entry<'a>, CliError> {
     let spec = &file.sources[index];
     let group = args.group.or_else(|| spec.model.group());
-    // A greedy source, and one that hears of its packets, sends what the link lets it.
+    // The link determines the traffic of a greedy or closed-loop source.
     let by_link = spec.model == Model::Greedy || spec.model.is_closed();
     let rates = if by_link { Vec::new() } else { rates(file, spec, &args.rho) };
     let (mut seen, mut lost, mut sigmas) = (Vec::new(), Vec::new(), Vec::new());
@@ -344,19 +342,18 @@ fn text(file: &Scenario, args: &Args, sources: &[Entry<'_>], out: &mut Out) -> R
             rows.push(row);
         }
     }
-    let head = ["", "class", "at the rate", "sigma", "by groups", "of"];
+    let head = ["", "class", "drain rate", "sigma", "sigma by groups", "group length"];
     out.table(&head, rows, 2..head.len())?;
     out.line("")?;
     for line in [
         "deviation: standard deviation of the rate in a window. dispersion: variance over mean of the packets in a window, 1 for Poisson arrivals.",
         "lag 1: correlation of a window's bytes with the next one's. Hurst: 0.5 without long-range dependence.",
-        "lost: by the source's own shaper or policer. sigma: the most that ever comes in any time beyond the rate.",
+        "lost: dropped by the source's own shaper or policer. sigma: maximum excess over the rate in any interval.",
     ] {
         out.paragraph(line, 2)?;
     }
     if sources.iter().any(|entry| entry.packets.is_none()) {
-        let left_out =
-            "What a greedy, tcp or request_response source sends is up to the link; `fairlink sim` shows it.";
+        let left_out = "Traffic of greedy, tcp and request_response sources depends on the link; use `fairlink sim`.";
         out.paragraph(left_out, 2)?;
     }
     Ok(())

@@ -16,7 +16,7 @@ pub(crate) struct Bar<'a> {
     pub(crate) ideal_bps: f64,
 }
 
-/// How to draw.
+/// Options for drawing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Canvas {
     /// Width of a line; nothing drawn is wider, down to a minimum of 60.
@@ -27,12 +27,12 @@ pub(crate) struct Canvas {
     pub(crate) colour: bool,
 }
 
-/// Returns true if what was measured is near the ideal: within the tolerance of it, or within a thousandth of the link.
+/// Returns true if the measured value is near the ideal: within its tolerance, or within a thousandth of the link.
 pub(crate) fn near(bar: &Bar<'_>, link_bps: f64) -> bool {
     (bar.measured_bps - bar.ideal_bps).abs() <= (TOLERANCE * bar.ideal_bps).max(0.001 * link_bps)
 }
 
-/// A line of head and one per class; a full bar is the link's rate, and a mark stands where the ideal is.
+/// Draws a head and a line per class; a full bar is the link's rate, and a mark shows the ideal.
 pub(crate) fn draw(bars: &[Bar<'_>], link_bps: f64, canvas: Canvas) -> Vec<String> {
     let names = bars.iter().map(|bar| measure_text_width(bar.name)).max().unwrap_or(0).clamp(5, 16);
     let left = |name: &str| pad_str(name, names, console::Alignment::Left, Some("~")).into_owned();

@@ -69,7 +69,7 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
     }
     let logs = ["one.log", "two.log", "locked.log", "large.log", "receive.log"].map(read).join("\n");
     assert!(run.status.success(), "{}{logs}", String::from_utf8_lossy(&run.stderr));
-    assert!(read("one.log").contains("frames move at vb by af_xdp (copies), at vc by af_xdp (copies)"), "{logs}");
+    assert!(read("one.log").contains("backends: vb by af_xdp (copies), vc by af_xdp (copies)"), "{logs}");
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for name in ["stats.json", "one.json"] {
@@ -89,7 +89,7 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
         "{stats}"
     );
 
-    // What is registered with the kernel cannot grow.
+    // Memory registered with the kernel cannot grow.
     assert_eq!(read("large.code").trim(), "2", "{logs}");
     for part in ["2000 packets", "cannot grow", "lower buffer in [link]", "--take-over", "--pool-frames"] {
         assert!(read("large.log").contains(part), "{part}: {}", read("large.log"));
@@ -99,7 +99,7 @@ fn frames_move_by_af_xdp_or_it_is_said_why_not() {
     } else {
         assert!(read("locked.log").contains("falls back to AF_PACKET: vb: registering"), "{logs}");
         assert!(read("locked.log").contains("`ulimit -l`"), "{logs}");
-        assert!(read("locked.log").contains("frames move at vb by af_packet, at vc by af_packet"), "{logs}");
+        assert!(read("locked.log").contains("backends: vb by af_packet, vc by af_packet"), "{logs}");
     }
     assert!(read("two.log").contains("limits the mtu to 3818, but it is 9000: `ip link set vb mtu 3818`"), "{logs}");
     assert_eq!(only_link(&json("two.json"))["gateway"]["interfaces"][1]["backend"], "af_packet");

@@ -1,4 +1,4 @@
-//! The functions of `fairlink-api` without any file system give what the command line prints, byte by byte.
+//! The functions of `fairlink-api` without a file system return the output of the command line, byte for byte.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use fairlink_lab::measure::SETTLE;
 
 use crate::{fairlink, scenario};
 
-/// The file of `scenarios` with this name, and all that it names, in memory under the path that the command line is given.
+/// The file of `scenarios` with this name, and all that it names, in memory under the path that the command line is
+/// given.
 fn held(name: &str, beside: &[&str]) -> (String, Source) {
     let path = scenario(name);
     let all = beside.iter().map(|other| scenario(other)).chain([path.clone()]);
@@ -23,7 +24,7 @@ fn held(name: &str, beside: &[&str]) -> (String, Source) {
     (path, source)
 }
 
-/// What the command line prints.
+/// Returns the output of the command line.
 fn printed(args: &[&str]) -> String {
     fairlink(&[args, &["--json"]].concat()).stdout
 }

@@ -1,5 +1,5 @@
-//! Whatever a running gateway is given that it should not take, or that costs packets: a clear answer, the old state kept, and the account complete.
-//! All of it beside more traffic than the link carries, so that queues are full.
+//! A running gateway with invalid or costly requests: it answers clearly, keeps the old state, and accounts for all
+//! packets. The traffic exceeds the link, so that queues are full.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ until_queued
 ctl reload "$D/small-drr.toml" --json > "$D/small-drr.json"
 ctl reload "$D/tree.toml" > /dev/null
 
-# Clients that ask and take nothing, and so many at once that there is no room for all.
+# Clients that send requests and read no answer, and more at once than the limit.
 stalled=
 for number in $(seq 40); do "$F" ctl watch --control "$D/socket" --interval 10ms > /dev/null 2>&1 & stalled="$stalled $!"; done
 sleep 0.3
@@ -131,20 +131,20 @@ fn what_a_running_gateway_should_not_take_is_answered_clearly_and_changes_and_lo
     let kept = only_link(&json("kept.json"));
     assert_eq!((&kept["gateway"]["generation"], &kept["scheduler"]), (&0.into(), &"hls".into()), "{kept}");
 
-    // What costs packets says how many, and they are counted where they were.
+    // Changes that drop packets report the number, and the packets are counted where they were.
     let removed = json("removed.json")["links"][0]["committed"].clone();
     let (dropped, kept) = (removed["removed_packets"].as_u64().unwrap(), removed["kept_packets"].as_u64().unwrap());
     assert!(dropped > 0 && kept > 0 && removed["dropped_packets"] == 0, "{removed}");
     let without = only_link(&json("without.json"));
     assert_eq!(without["gateway"]["removed"]["counts"]["dropped_by"]["class_removed"]["packets"], dropped, "{without}");
-    // A buffer that is smaller than what is queued lets that leave, unless the scheduler changes too.
+    // Packets beyond a smaller buffer may still leave, unless the scheduler changes too.
     let small = json("small.json")["links"][0]["committed"].clone();
     assert_eq!((&small["removed_packets"], &small["dropped_packets"]), (&0.into(), &0.into()), "{small}");
     assert!(small["kept_packets"].as_u64() > Some(100), "{small}");
     let drr = json("small-drr.json")["links"][0]["committed"].clone();
     assert!(drr["dropped_packets"].as_u64() > Some(0) && drr["kept_packets"].as_u64() <= Some(60), "{drr}");
 
-    // Nobody who asked beside the stalled ones was refused.
+    // No request beside the stalled ones was refused.
     assert_eq!(read("flood.log"), "");
     for number in 1..=60 {
         assert_eq!(only_link(&json(&format!("flood-{number}.json")))["gateway"]["balanced"], true);

@@ -1,4 +1,4 @@
-//! What holds for every command: help, completions, manual pages, usage errors, closed pipes.
+//! Behaviour common to all commands: help, completions, manual pages, usage errors, closed pipes.
 
 use std::fs;
 use std::io::Read;
@@ -25,7 +25,7 @@ fn every_command_has_a_help_text_and_takes_json() {
     }
 }
 
-/// Returns what is offered in the place of the last word.
+/// Returns the completions of the last word.
 fn offered(directory: &str, words: &[&str]) -> Vec<String> {
     let mut asked = command(&[&["--", "fairlink"], words].concat());
     asked.current_dir(directory).env("FAIRLINK_COMPLETE", "bash").env("_CLAP_IFS", "\n");

@@ -2,7 +2,8 @@
 
 use crate::{Run, Scratch, fairlink};
 
-/// Runs it to its end. It says nothing on standard error but that the machine is busy, as one is on which other tests run.
+/// Runs it to its end. It says nothing on standard error but that the machine is busy, as one is on which other tests
+/// run.
 fn bench(args: &[&str]) -> Run {
     let run = fairlink(args);
     let said: Vec<&str> =
@@ -113,7 +114,7 @@ fn bench_refuses_what_it_cannot_measure() {
     for (args, says) in [
         (
             ["--scheduler", "best"],
-            "there is no scheduler \"best\"; \"hls\" suits most links; `fairlink schedulers` lists all of them",
+            "there is no scheduler \"best\"; \"hls\" suits most links; `fairlink schedulers` lists all",
         ),
         (["--leaves", "0"], "0 is outside 1 .. 1000000"),
         (["--leaves", "1000001"], "outside 1 .. 1000000"),

@@ -28,7 +28,7 @@ fn made_up_clocks_are_found_again_with_their_uncertainty() {
     }
     assert!(json["raw_delay_s"]["mean"].as_f64().unwrap() > 12.5);
     assert!((json["corrected_delay_s"]["min"].as_f64().unwrap() - 200e-6).abs() < 50e-6);
-    // The figure says what it shows.
+    // The figure has a description.
     let svg = fs::read_to_string(format!("{plots}/clock.svg")).unwrap();
     assert!(svg.contains("relative offset of the receiver") && svg.contains("skew (ppm)") && svg.contains("+5.0"));
     let csv = fs::read_to_string(format!("{plots}/clock.csv")).unwrap();
@@ -37,7 +37,7 @@ fn made_up_clocks_are_found_again_with_their_uncertainty() {
     let again = fairlink(&args);
     assert!(again.code == 2 && again.stderr.contains("stamps.csv"), "{}", again.stderr);
     let text = fairlink(&["clock", &stamps]).quiet().stdout;
-    assert!(text.contains("jump at") && text.contains("corrected, beyond the shortest"), "{text}");
+    assert!(text.contains("jump at") && text.contains("corrected, above the minimum"), "{text}");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
         ("empty.csv", "", "empty.csv: no stamps; write a line for each packet"),
         ("nan.csv", "send_s,receive_s\n1,NaN\n", "line 2: receive_s \"NaN\" is no time"),
         ("back.csv", "2,3\n1,4\n", "line 2: send_s goes back from 2.000000000 to 1.000000000 s"),
-        ("few.csv", "1,2\n2,3\n", "2 packets at too few times to tell a skew"),
+        ("few.csv", "1,2\n2,3\n", "2 packets at too few times to estimate a skew"),
     ] {
         let path = scratch.path(name);
         fs::write(&path, text).unwrap();
@@ -59,11 +59,11 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     assert!(run.code == 2 && run.stderr.contains("use --reference send"), "{}", run.stderr);
     assert!(fs::metadata(&made).is_err());
     for (jump, expected) in [
-        ("20s:5ms", "--jump at 20 s: the stamps last from 0 to 10 s"),
+        ("20s:5ms", "--jump at 20 s: the stamps are from 0 to 10 s"),
         ("10s:-5ms", "longer --duration"),
-        ("0s:5ms", "choose a time within"),
-        ("5s:0s", "a jump by nothing is none"),
-        ("5s:-0ns", "a jump by nothing is none"),
+        ("0s:5ms", "use a time within"),
+        ("5s:0s", "a jump of 0 has no effect"),
+        ("5s:-0ns", "a jump of 0 has no effect"),
     ] {
         let run = fairlink(&["clock", &made, "--make", "--duration", "10s", "--jump", jump]);
         assert!(run.code == 2 && run.stderr.contains(expected), "{jump}: {}", run.stderr);

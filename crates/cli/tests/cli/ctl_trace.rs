@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Scratch, fairlink, in_private_network, scenario};
 
-/// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
+/// Two cables with the gateway between them. Waits are bounded and end when their condition holds.
 const SCRIPT: &str = r#"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \
     > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
@@ -29,7 +29,7 @@ wait $tracer
 ln -s /dev/full "$D/full.csv"
 ! "$F" ctl trace "$D/full.csv" --control "$D/socket" 2> "$D/full.log"
 ! "$F" ctl trace "$D/nowhere/t.csv" --control "$D/socket" 2> "$D/nowhere.log"
-# Whoever traces is killed: the gateway goes on, and another may trace. That one ends with the gateway.
+# The recording client is killed: the gateway continues, and another client may record. That one ends with the gateway.
 "$F" ctl trace "$D/killed.pcapng" --control "$D/socket" 2> "$D/killed.log" & tracer=$!
 until_says "$D/killed.log" recording
 kill -KILL $tracer
@@ -67,9 +67,9 @@ fn what_passes_a_gateway_is_recorded_with_its_classes_and_replays_as_it_was() {
     assert_eq!((&trace["ended"], count(&trace, "missed_packets")), (&"duration".into(), 0), "{trace}");
     assert!(read("trace.log").contains("vb to vc: recording into"), "{}", read("trace.log"));
     assert!(read("busy.log").contains("one at a time"), "{}", read("busy.log"));
-    // Each class replays by what a match takes of its frames, and by its name in the table.
+    // Each class is replayed by the frames of a match, and by its name in the table.
     let offered: u64 = sent["classes"].as_array().unwrap().iter().map(|class| count(class, "sent_packets")).sum();
-    // How many the kernel drops before the gateway has them is a matter of speed.
+    // The number of kernel drops before the gateway depends on speed.
     assert!((1..=offered).contains(&count(&trace, "packets")), "{trace} {sent}");
     let text = fs::read_to_string(&link).unwrap();
     let (head, _) = text.split_at(text.find("[[source]]").unwrap());
@@ -108,7 +108,7 @@ fn what_passes_a_gateway_is_recorded_with_its_classes_and_replays_as_it_was() {
     };
     assert_eq!(sorted(&table, begin), sorted(&again, 0));
     assert!(table.iter().all(|row| row[7].is_empty() != row[9].is_empty()), "a delay, or why it was dropped");
-    // Limits, full disks, places that cannot be, and ends that nobody asked for.
+    // Limits, full disks, invalid paths, and unexpected ends.
     assert_eq!((rows("some.csv").len(), &json("some.json")["ended"]), (5, &"packets".into()));
     assert!(read("full.log").contains("full.csv: No space left"), "{}", read("full.log"));
     assert!(read("nowhere.log").contains("nowhere/t.csv: No such file"), "{}", read("nowhere.log"));

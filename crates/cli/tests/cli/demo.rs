@@ -11,7 +11,7 @@ use crate::fairlink;
 #[cfg(target_os = "linux")]
 use crate::{command, run, sim::catches_ctrl_c};
 
-/// The JSON that is promised, whatever the rates.
+/// Checks the documented JSON, for any rates.
 fn check_shape(outcome: &Value, experiment: u64, phases: usize) {
     let experiments = outcome["experiments"].as_array().expect("a list");
     assert!(!experiments.is_empty(), "{outcome}");
@@ -114,10 +114,10 @@ fn a_demo_plays_real_packets_or_says_why_it_does_not() {
 fn the_kernel_s_htb_alone_is_not_simulated_in_silence() {
     let run = fairlink(&["demo", "--simulate", "--scheduler", "kernel-htb"]);
     assert_eq!(run.code, 2, "{}", run.stdout);
-    assert!(run.stderr.contains("the kernel's HTB cannot be simulated; `htb` is ours"), "{}", run.stderr);
+    assert!(run.stderr.contains("the kernel's HTB cannot be simulated; use `htb`"), "{}", run.stderr);
 }
 
-/// Why no real packets can be sent here, in words; `None` where a ping was measured or ended otherwise.
+/// Why no real packets can be sent here, in words; `None` if a ping was measured or ended otherwise.
 #[cfg(target_os = "linux")]
 fn why_no_ping(code: Option<i32>, stderr: &str) -> Option<&str> {
     let why = stderr.split("real packets cannot be sent here: ").nth(1)?;
@@ -126,7 +126,7 @@ fn why_no_ping(code: Option<i32>, stderr: &str) -> Option<&str> {
     Some(why)
 }
 
-/// One queue for all is 100 ms long whatever the machine is. What the machine adds is in both medians.
+/// One queue for all is 100 ms long on every machine. The machine's own delay is in both medians.
 #[cfg(target_os = "linux")]
 #[test]
 fn with_classes_a_ping_beside_an_upload_takes_a_fifth_of_what_it_takes_in_one_queue_or_less() {

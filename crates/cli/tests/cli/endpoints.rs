@@ -1,4 +1,5 @@
-//! `generate` and `receive` with flows, clocks and TCP, in a network namespace that ends with the test; and what they refuse.
+//! `generate` and `receive` with flows, clocks and TCP, in a network namespace that ends with the test; and their
+//! errors.
 
 use std::fs;
 
@@ -70,14 +71,15 @@ fn flows_clocks_traces_and_tcp_are_measured_from_the_command_line() {
         assert_eq!((flows.count(), packets, disorder), (3, count(&class["received_packets"]), 0), "{received}");
         assert!(class["corrected_delay_s"]["min"].is_f64(), "{class}");
     }
-    // One machine has one clock: whatever jumps or skew is told is below what a queue of the machine makes.
+    // One machine has one clock: any estimated jump or skew is below the delay variation of the machine's queues.
     assert_eq!(received["clocks"].as_array().map(Vec::len), Some(1), "{received}");
     assert!(received["clocks"][0]["stretches"][0]["skew"]["value"].is_f64());
     let text = read("received.txt");
     assert!(text.contains("this machine's clock against") && text.contains("corrected delay"), "{text}");
-    assert!(read("sent.txt").contains("frames left after their time by: p50"), "{}", read("sent.txt"));
+    assert!(read("sent.txt").contains("lateness of frames: p50"), "{}", read("sent.txt"));
 
-    // The trace: 20 packets, of which one is padded from 40 B to the 64 B that carry a stamp. The simulator pads nothing.
+    // The trace: 20 packets, of which one is padded from 40 B to the 64 B that carry a stamp. The simulator pads
+    // nothing.
     let (replayed, link) = (json("trace.json"), simulated.json());
     let class = &replayed["classes"][0];
     assert_eq!((count(&class["offered_packets"]), count(&class["offered_bytes"])), (20, 12_200), "{class}");
@@ -130,7 +132,7 @@ fn pictures_are_sent_as_fragments_and_received_whole() {
         assert_eq!((count(datagrams, "refused_fragments"), count(to, "lost_packets")), (0, 0));
     }
     let both = read("both.txt");
-    assert!(both.contains("went whole as fragments") && both.contains("datagrams whole"), "{both}");
+    assert!(both.contains("were sent as fragments") && both.contains("datagrams whole"), "{both}");
 }
 
 /// A cable, and a queue that is longer than a socket's buffer where `tc` is there.
@@ -197,16 +199,16 @@ fn one_command_sends_and_receives_and_warns_where_a_send_would_block() {
 fn orders_that_cannot_be_are_refused_with_2() {
     let link = scenario("exp2-H.toml");
     for (args, says) in [
-        (&["generate", "--tcp", "5201"][..], "is no address and port; write 192.0.2.1:5201"),
+        (&["generate", "--tcp", "5201"][..], "is not an address and port; write 192.0.2.1:5201"),
         (&["generate", &link, "--out", "x", "--tcp", "127.0.0.1:1"], "cannot be used with"),
         (&["generate"], "<SCENARIO>"),
         (&["generate", &link, "--out", "x", "--connections", "2"], "cannot be used with"),
         (&["generate", "--connections", "2"], "<SCENARIO>"),
         (&["generate", "--tcp", "127.0.0.1:1", "--request", "1B"], "--response"),
-        (&["generate", "--tcp", "127.0.0.1:1", "--request", "0B", "--response", "1B"], "0 B are no message"),
+        (&["generate", "--tcp", "127.0.0.1:1", "--request", "0B", "--response", "1B"], "must not be empty"),
         (&["generate", "--tcp", "127.0.0.1:1"], "start `fairlink receive --tcp 1` there"),
-        (&["generate", &link, "--out", "x", "--dscp", "64"], "is no DSCP"),
-        (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is no DSCP"),
+        (&["generate", &link, "--out", "x", "--dscp", "64"], "is not a DSCP"),
+        (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is not a DSCP"),
         (&["generate", &link, "--out", "x", "--ip", "5"], "there are: 4, 6"),
         (&["generate", &link, "--out", "x", "--flows", "0"], "1..=4096"),
         (&["generate", &link, "--out", "x", "--plots", "d"], "--receive"),

@@ -1,4 +1,4 @@
-//! What passes while `fairlink gateway` does not run, and what a service manager is told.
+//! Forwarding while `fairlink gateway` is not running, and notifications of a service manager.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -39,7 +39,8 @@ passes > "$D/closed"
 "$F" gateway --close vb vc 2> "$D/again.log"
 "#;
 
-/// What others take away from a running gateway: all of the wire, with `tc` where that is installed, then only promiscuous mode.
+/// Removes parts of a running gateway's configuration: all of the wire, with `tc` if it is installed, then only
+/// promiscuous mode.
 const TAKEN_AWAY: &str = r#"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/one.log" & gateway=$!
 until_exists "$D/one"
@@ -58,7 +59,8 @@ wait $gateway || true
 passes > "$D/killed"
 "#;
 
-/// In a user namespace there are no programs in the kernel, but tables; without the right to administer networks there is neither.
+/// In a user namespace there are no programs in the kernel, but tables; without the right to administer networks there
+/// is neither.
 const LESS_ALLOWED: &str = r#"
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --fail-open require --control "$D/one" > /dev/null 2> "$D/table.log" & gateway=$!
 until_exists "$D/one"
@@ -100,7 +102,7 @@ fn frames_pass_after_a_kill_and_an_end_until_they_are_told_not_to() {
         assert!(number(name) > 0, "{name}: {}", logs.concat());
     }
     assert_eq!(number("closed"), 0);
-    assert!(read("one.log").contains("fails open (by bpf)"), "{}", read("one.log"));
+    assert!(read("one.log").contains("fail-open (by bpf)"), "{}", read("one.log"));
     assert!(read("taken.log").contains("--take-over takes its place"), "{}", read("taken.log"));
     assert!(read("two.log").contains("another gateway takes the place of this one"), "{}", read("two.log"));
     assert!(read("three.log").contains("took over vb and vc"), "{}", read("three.log"));
@@ -110,11 +112,15 @@ fn frames_pass_after_a_kill_and_an_end_until_they_are_told_not_to() {
         read("stats.json")
     );
     assert!(
-        read("close.log").contains("the kernel passes no more frames that vb or vc receives"),
+        read("close.log").contains("the kernel no longer forwards frames received on vb or vc"),
         "{}",
         read("close.log")
     );
-    assert!(read("again.log").contains("no gateway has left anything there"), "{}", read("again.log"));
+    assert!(
+        read("again.log").contains("nothing to remove: no gateway left anything on these interfaces"),
+        "{}",
+        read("again.log")
+    );
     // The service manager heard of the first two: ready, ready, and the end of the second.
     let mut heard = Vec::new();
     let mut text = [0; 512];
@@ -133,7 +139,7 @@ fn what_is_taken_away_is_installed_again(namespaces: &[&str], by: &str) {
     let Some(run) = in_network(namespaces, &format!("{COUNTS}{TAKEN_AWAY}"), &dir, &more) else { return };
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
     let log = read("one.log");
-    if log.contains("cannot fail open") || !log.contains(&format!("fails open (by {by})")) {
+    if log.contains("cannot fail open") || !log.contains(&format!("fail-open (by {by})")) {
         println!("SKIPPED: this kernel or user does not fail open by {by}: {log}");
         return;
     }
@@ -177,7 +183,7 @@ fn where_programs_are_not_allowed_tables_do_it_and_where_nothing_is_the_gateway_
     let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
     assert!(number("alive") > 0 && number("killed") > 0, "{}", logs.concat());
     assert_eq!(number("closed"), 0);
-    for says in ["fails open (by nftables)", "CAP_BPF"] {
+    for says in ["fail-open (by nftables)", "CAP_BPF"] {
         assert!(read("table.log").contains(says), "{}", read("table.log"));
     }
     if read("setpriv").is_empty() {
@@ -188,7 +194,7 @@ fn where_programs_are_not_allowed_tables_do_it_and_where_nothing_is_the_gateway_
     for (log, says) in [
         ("require.log", "cannot fail open, which --fail-open require demands"),
         ("require.log", "; nftables: "),
-        ("auto.log", "no fail-open"),
+        ("auto.log", "not fail-open"),
         ("auto.log", "CAP_BPF"),
     ] {
         assert!(read(log).contains(says), "{log}: {}", read(log));

@@ -47,14 +47,14 @@ fn fair_is_exact_and_respects_ceilings_and_without_it_the_scheduler_has_its_own_
     let json = fairlink(&["fluid", &link, "--fair", "--json", "--demand", "b=inf,c=inf,e=inf"]).quiet().json();
     assert_eq!(class(&json, "e")["ideal"]["exact_bps"], "100000000/3");
     let text = fairlink(&["fluid", "--fair", &link]).quiet().stdout;
-    assert!(text.contains("its own ceiling"), "{text}");
-    // A FIFO shares by what is queued: no number, and the reason.
+    assert!(text.contains("own ceiling"), "{text}");
+    // A FIFO shares by queued packets: no number, and the reason.
     let json = fairlink(&["fluid", &link, "--json"]).quiet().json();
     assert_eq!((json["rule"].as_str(), class(&json, "a").get("ideal")), (Some("fifo"), None));
     assert!(json["link"]["notes"][0].as_str().is_some_and(|note| note.contains("not computed")), "{json}");
     let text = fairlink(&["fluid", &link]).quiet().stdout;
     assert!(text.contains("not computed") && text.contains("--fair"), "{text}");
-    // All that is asked for fits.
+    // All demands fit.
     let json = fairlink(&["fluid", &link, "--json", "--demand", "b=30mbit,c=20mbit"]).quiet().json();
     assert_eq!(class(&json, "b")["ideal"]["allocation_bps"], 3e7);
 }
@@ -88,7 +88,7 @@ fn fluid_knows_classes_that_do_not_borrow_or_lend() {
     assert_eq!(json.get("changes"), None);
     assert!(json["notes"][1].as_str().is_some_and(|note| note.contains("changes are not computed")), "{json}");
     let text = fairlink(&["fluid", &link]).quiet().stdout;
-    assert!(text.contains("its own rate (isolated)") && text.contains("its own rate (bounded)"), "{text}");
+    assert!(text.contains("own rate (isolated)") && text.contains("own rate (bounded)"), "{text}");
 }
 
 #[test]
@@ -175,8 +175,8 @@ fn explain_says_what_would_get_a_class_more_and_what_lies_gain() {
     assert!((best - 420.0).abs() < 0.1 && rearrange["htb"]["with"][0]["class"] == "A1", "{rearrange}");
     assert_eq!(json["strategy"]["misreport"]["htb"]["with"], json!([{ "class": "A2", "bps": null }]));
     let text = fairlink(&args).quiet().stdout;
-    let says = "under htb's rule A would get 420 Mbit/s instead of 366.7 Mbit/s with A1 at 300 Mbit/s";
-    assert!(text.contains(says) && text.contains("max-min fairness (hls) nothing gained"), "{text}");
+    let says = "htb's rule: A gets 420 Mbit/s instead of 366.7 Mbit/s with A1 at 300 Mbit/s";
+    assert!(text.contains(says) && text.contains("max-min fairness (hls): no gain"), "{text}");
     assert_eq!(fairlink(&[&args[..6], &["--step", "5"]].concat()).code, 2);
 }
 

@@ -1,4 +1,4 @@
-//! What other tools run, as link files with a report.
+//! Import of other tools' configurations, with a report.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::in_private_network;
 use crate::{Scratch, fairlink, scenario};
 
-/// The examples that the project ships, with what they need.
+/// The shipped examples, with their arguments.
 fn examples() -> Vec<Vec<String>> {
     let file = |name: &str| scenario(&format!("import/{name}"));
     let words = |all: &[&str]| all.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
@@ -55,7 +55,7 @@ fn every_example_becomes_link_files_that_a_gateway_takes_and_both_ways_of_lendin
                     checked["link"]["classes"].as_array().unwrap().len() as u64,
                     link["classes"].as_u64().unwrap()
                 );
-                // What is given to all together is what the link has, or less where ceilings bind.
+                // The rates of all classes add up to the link, or less if ceilings apply.
                 for case in link["cases"].as_array().unwrap() {
                     let sum = |key: &str| -> f64 {
                         case["classes"].as_array().unwrap().iter().filter_map(|class| class[key].as_f64()).sum()
@@ -83,7 +83,7 @@ fn what_runs_now_is_shown_beside_what_would_run() {
         let [before, after] = rates(0, name);
         assert!(near(before, rate) && near(after, rate), "{name}: {before} {after}");
     }
-    // What 1:20 leaves, 24 Mbit/s, HTB lends by the quanta of 1514 and 25000 B.
+    // HTB lends the 24 Mbit/s that 1:20 does not use by the quanta of 1514 and 25000 B.
     assert_eq!(link["cases"][1]["pauses"], "1:20");
     let [before, after] = rates(1, "1:10");
     assert!(near(before, 6e6 + 24e6 * 1514.0 / 26514.0) && near(after, 50e6 * 6.0 / 26.0), "{before} {after}");
@@ -170,13 +170,14 @@ fn many_circuits_are_written_as_tables_and_the_report_stays_short() {
     let class = |name: &str| classes.iter().find(|class| class["name"] == name).unwrap();
     assert_eq!(class("c7")["parent"], "Hut");
     assert_eq!(class("c7")["terms"]["ceiling_bps"].as_u64(), Some(12_000_000));
-    // 100 circuits of 1 Mbit/s below a node of 60, which with its sibling's 100 has to fit into 150, and those with 1 % of them into the link.
+    // 100 circuits of 1 Mbit/s below a node of 60, which with its sibling's 100 has to fit into 150, and those with 1 %
+    // of them into the link.
     let guarantee = (150e6 * 150.0 / 151.5 * 60.0 / 160.0 / 100.0_f64).floor();
     assert_eq!(class("c7")["terms"]["guarantee_bps"].as_f64(), Some(guarantee));
     // Nothing is written over.
     let again = fairlink(&["import", "libreqos", &devices, "--network", &network, "--out", &out]);
     assert_eq!(again.code, 2);
-    assert!(again.stderr.contains("down.toml is there already"), "{}", again.stderr);
+    assert!(again.stderr.contains("down.toml already exists"), "{}", again.stderr);
 }
 
 /// A manifest has no address, so that no frame reaches its classes; the pods that run have some.
@@ -222,7 +223,7 @@ fn what_is_wrong_ends_with_2_and_nothing_is_written() {
         (&["libreqos", &short], "this row has 5 fields"),
         (&["libreqos", &devices, "--network", &short], "this is not JSON"),
         (&["libreqos", "none.csv"], "none.csv"),
-        (&["tc", &script], "this is no tc command: \"ifconfig\""),
+        (&["tc", &script], "this is not a tc command: \"ifconfig\""),
         (&["mikrotik", &rsc], "\"max-limit\" is \"1M/fast\""),
         (&["k8s", &yaml, "--rate", "1gbit"], "-o json"),
         (&["k8s", &yaml, "--rate", "1gbit", "--as-is"], "no lending to keep"),
@@ -232,7 +233,7 @@ fn what_is_wrong_ends_with_2_and_nothing_is_written() {
         let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
         let run = import(&args, &["--out", &out]);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
-        // On a narrow terminal messages go on in the next line.
+        // Messages are wrapped on a narrow terminal.
         let flat: String = run.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(said), "{args:?}: {}", run.stderr);
         assert!(fs::metadata(&out).is_err(), "{args:?}");
@@ -316,11 +317,7 @@ fn of_several_files_all_are_written_or_none() {
     let (devices, network) = (scenario("import/ShapedDevices.csv"), scenario("import/network.json"));
     let run = fairlink(&["import", "libreqos", &devices, "--network", &network, "--direction", "both", "--out", &out]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert!(
-        run.stderr.contains("up.toml is there already and is kept; choose another name, or remove it"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("up.toml already exists; choose another name, or remove it"), "{}", run.stderr);
     assert_eq!(fs::read_to_string(there).unwrap(), "mine");
     assert!(fs::metadata(format!("{out}/down.toml")).is_err(), "down.toml was written before");
 }
@@ -346,12 +343,12 @@ fn keys_of_tc_are_refused_with_ours() {
     assert_eq!(run.code, 2);
     let flat: String = run.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(
-        flat.matches("what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"").count(),
+        flat.matches("the keys for tc's \"rate\" and \"ceil\" are \"guarantee\" and \"ceiling\"").count(),
         2,
         "{}",
         run.stderr
     );
-    assert!(flat.contains("what tc calls \"prio\" is \"priority\" here"), "{}", run.stderr);
+    assert!(flat.contains("the key for \"prio\" of tc is \"priority\""), "{}", run.stderr);
 }
 
 /// Sets up a device as the script says, and shows what became of it in every form.
@@ -401,7 +398,7 @@ fn what_the_kernel_shows_is_imported_as_the_commands_that_set_it_up() {
         let expanded = fairlink(&["check", &file, "--json", "--scheduler", "htb"]);
         assert_eq!(expanded.code, 0, "{name}: {}", expanded.stderr);
         let mut classes = expanded.json()["link"]["classes"].as_array().unwrap().clone();
-        // Where each stands in the file is not the same, and what each says is.
+        // The positions in the file differ, and the settings are equal.
         let said = |class: &Value| {
             let head = format!("name = {}\n", class["name"]);
             let begin = link.find(&head).unwrap();

@@ -40,8 +40,8 @@ fn a_script_that_does_not_end_is_stopped_after_the_limit() {
 #[test]
 fn no_process_of_a_script_lives_on() {
     let dir = Scratch::new();
-    // A loop in the background, one whose parent has ended, and one that asks for a session of its own. The script ends when all of them run, or when the
-    // session was refused.
+    // A loop in the background, one whose parent has ended, and one that requests its own session. The script ends when
+    // all of them run, or when the session was refused.
     let text = format!(
         "#!/bin/sh\n{CLASS}\
          (echo > $TMPDIR/one; while :; do :; done) &\n\

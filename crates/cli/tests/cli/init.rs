@@ -40,7 +40,7 @@ fn both_directions_are_two_files_that_one_gateway_takes() {
         // One that is there keeps both from being written.
         fs::remove_file(&up).unwrap();
         let again = fairlink(&args);
-        assert!(again.code == 2 && again.stderr.contains("-down.toml is there already"), "{}", again.stderr);
+        assert!(again.code == 2 && again.stderr.contains("-down.toml already exists"), "{}", again.stderr);
         assert!(fs::metadata(&up).is_err());
     }
     let text = |file: &str| fs::read_to_string(dir.path(file)).unwrap();
@@ -63,10 +63,10 @@ fn a_direction_alone_is_one_file_and_both_are_documents_of_json() {
     };
     let down = one(&[&ports[..], &["--down", "100mbit"]].concat());
     assert!(down.contains("in = \"wan0\"\nout = \"lan0\"\n"), "{down}");
-    // The same, told by where packets come from.
+    // The same, by the input interface.
     assert_eq!(down, one(&["--in", "wan0", "--out", "lan0", "--rate", "100mbit", "--toward", "users"]));
     assert_eq!(one(&["--egress", "eth0", "--up", "20mbit"]), one(&["--egress", "eth0", "--rate", "20mbit"]));
-    // A router has users behind the interface, whose parts are equal.
+    // A router has users behind the interface, who share equally.
     let routed = one(&["--egress", "lan0", "--down", "100mbit"]);
     assert!(routed.contains("egress = \"lan0\"") && routed.contains("per = \"dst-ip\""), "{routed}");
 }
@@ -77,8 +77,8 @@ fn what_contradicts_itself_or_is_not_said_is_refused_with_2() {
         (&["--egress", "eth0", "--up", "20mbit", "--down", "100mbit"][..], "--egress lan0 --down RATE"),
         (&["--egress", "eth0", "--up", "20mbit", "--rate", "100mbit"], "cannot be used with"),
         (&["--egress", "eth0", "--up", "20mbit", "--toward", "users"], "cannot be used with"),
-        (&["--in", "lan0", "--out", "lan0", "--rate", "1mbit"], "a link has two ends"),
-        (&["--in", "lan0", "--out", "wan0"], "nobody can be asked here: --down 100mbit --up 20mbit"),
+        (&["--in", "lan0", "--out", "lan0", "--rate", "1mbit"], "name two different interfaces"),
+        (&["--in", "lan0", "--out", "wan0"], "stdin is not a terminal: pass --down 100mbit --up 20mbit"),
         (&["--in", "lan0", "--out", "wan0", "--up", "0mbit"], "--up"),
     ] {
         let run = fairlink(&[&["init", "--kind", "home"], args].concat());
@@ -87,7 +87,7 @@ fn what_contradicts_itself_or_is_not_said_is_refused_with_2() {
     }
 }
 
-/// What is seen on a terminal of 80 columns where a line is typed at each question.
+/// Returns the output on a terminal of 80 columns with a line typed at each question.
 fn typed(dir: &Scratch, lines: &[&str]) -> Option<String> {
     let command = format!("cd {} && stty cols 80 && {} init", dir.path(""), env!("CARGO_BIN_EXE_fairlink"));
     let script = Command::new("script")
@@ -128,7 +128,7 @@ fn somebody_at_a_terminal_is_asked_for_both_directions_and_gets_both_files() {
         "What is the link used for? [home] hoem\n  there are: home, office",
         "\n  \"100mbit\" for bits, \"800mbit\" for bytes\n",
         "such as 20mbit? 20mbit\n",
-        "  adsl      ADSL, which sends cells\n",
+        "  adsl      ADSL (ATM cells)\n",
         "What is the line? [ethernet] adls\n  there are: ethernet, fibre",
         "home-up.toml and home-down.toml are written. Next:\n",
         "fairlink gateway home-up.toml home-down.toml",
@@ -148,7 +148,7 @@ fn somebody_at_a_terminal_may_ask_for_one_direction_or_leave() {
     assert!(seen.contains("mine.toml is written"), "{seen}");
     assert_eq!(checked(&dir.path("mine.toml")).0, 38_000_000);
     let seen = typed(&dir, &["office\n", "\u{4}"]).unwrap();
-    assert!(seen.contains("no answer; nothing is written"), "{seen}");
+    assert!(seen.contains("end of input: no answer; nothing is written"), "{seen}");
     assert_eq!(fs::read_dir(dir.path("")).unwrap().count(), 1, "{seen}");
 }
 
@@ -167,7 +167,7 @@ fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
 
     let again = fairlink(&args);
     assert_eq!((again.code, again.stdout.as_str()), (2, ""));
-    assert!(again.stderr.contains("home.toml is there already and is kept"), "{}", again.stderr);
+    assert!(again.stderr.contains("home.toml already exists"), "{}", again.stderr);
     assert_eq!(fs::read(&file).unwrap(), whole);
 }
 

@@ -1,4 +1,5 @@
-//! Links of a running gateway that come, go, change their names or their interfaces with a reload, in a network namespace that ends with the test.
+//! Links of a running gateway that come, go, change their names or their interfaces with a reload, in a network
+//! namespace that ends with the test.
 
 use std::fs;
 use std::process::Output;
@@ -60,7 +61,7 @@ wait $two
 
 sed '/^# two$/,$d' "$D/both.toml" > "$D/links.toml"
 kill -HUP $gateway
-until_says "$D/gateway.log" 'link two, vl to vm, ends'
+until_says "$D/gateway.log" 'link two, vl to vm, is closing'
 n=0; until [ "$(grep -c 'link two has ended: received' "$D/gateway.log")" = 2 ]; do n=$((n + 1)); [ $n -lt 2000 ]; sleep 0.01; done
 ctl stats > "$D/after.txt"
 ! ctl stats --link two 2> "$D/gone.log"
@@ -172,7 +173,7 @@ impl Play {
     }
 }
 
-/// Plays a script with these files beside it. `None` where there are no namespaces.
+/// Plays a script with these files beside it. `None` if there are no namespaces.
 fn play(script: &str, as_root: bool, files: &[(&str, String)]) -> Option<Play> {
     let dir = Scratch::new();
     dir.write("class.toml", &format!("duration = \"1s\"\n[link]\nrate = \"10mbit\"\n[[class]]\n{CLASS}{SOURCE}"));
@@ -238,7 +239,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     };
     play.went_well();
     play.says("dry.txt", &["link one\n", "link two, vl to vm, would be opened", "nothing was changed"]);
-    // What is refused for one link changes none.
+    // An error of one link changes none.
     play.says("missing.log", &["missing.toml:", ": error: link two: ", "vx", "2\n"]);
     play.says("wrong.log", &["wrong.toml:15:8: error", "2\n"]);
     play.says("classes.log", &["classes.toml:", "2\n"]);
@@ -251,7 +252,7 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     let before = only_link(&play.json("before.json"));
     assert_eq!((&before["name"], &before["gateway"]["generation"]), (&"one".into(), &0.into()), "{before}");
 
-    play.says("opened.txt", &["link one\n", "change 1", "link two, vl to vm, was opened"]);
+    play.says("opened.txt", &["link one\n", "change 1", "link two, vl to vm, opened"]);
     let both = play.json("both.json");
     let names: Vec<&Value> = both["links"].as_array().expect("a list").iter().map(|link| &link["name"]).collect();
     assert_eq!(names, ["one", "two"]);
@@ -271,9 +272,9 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     );
     assert!(turned["closed"][0]["why"].as_str().unwrap().contains("is now vm to vl"), "{turned}");
     assert_eq!(turned["links"][0]["link"], "one");
-    play.says("renamed.txt", &["link zwei\n", "link two is called zwei from now on"]);
+    play.says("renamed.txt", &["link zwei\n", "link two renamed to zwei"]);
     assert_eq!(only_link(&play.json("zwei.json"))["name"], "zwei");
-    play.says("back.txt", &["link zwei, vm to vl, ends", "link two, vl to vm, was opened"]);
+    play.says("back.txt", &["link zwei, vm to vl, is closing", "link two, vl to vm, opened"]);
 
     assert!(!play.read("after.txt").contains("vl to vm"), "{}", play.read("after.txt"));
     play.says("gone.log", &["no link \"two\"", "one"]);
@@ -316,9 +317,9 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
     play.went_well();
     play.says(
         "comes.txt",
-        &["link down, vb to vc, ends", "the other direction now has a link", "link up, vc to vb, was opened"],
+        &["link down, vb to vc, is closing", "the other direction now has a link", "link up, vc to vb, opened"],
     );
-    play.says("goes.txt", &["link up, vc to vb, ends", "it now forwards the other direction"]);
+    play.says("goes.txt", &["link up, vc to vb, is closing", "it now forwards the other direction"]);
     let both = play.json("both.json");
     assert_eq!(
         (&both["links"][0]["gateway"]["reverse"], &both["links"][1]["gateway"]["reverse"]),
@@ -332,7 +333,7 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
         links.iter().all(|link| link["gateway"]["balanced"] == true && link["counts"]["queued"]["packets"] == 0),
         "{gateway}"
     );
-    // What the gateways dropped because they came late, if they did, is all that may be missing.
+    // Only packets that the gateways dropped for being late may be missing.
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let of = |link: &Value| {
         number(&link["counts"]["dropped"]["packets"])

@@ -1,10 +1,12 @@
-//! The keys of `[link]` that say what stands around a scheduler: `transmit_queue`, `transmit_priority` and `when_full`, from a file.
+//! The keys of `[link]` for queues around a scheduler: `transmit_queue`, `transmit_priority` and `when_full`, from a
+//! file.
 
 use serde_json::Value;
 
 use crate::{Run, Scratch, fairlink};
 
-/// Two classes of equal weight on 1 Mbit/s, on which 500 B take 4 ms: `a` sends less than its share, `b` five times the link.
+/// Two classes of equal weight on 1 Mbit/s, on which 500 B take 4 ms: `a` sends less than its share, `b` five times the
+/// link.
 fn scenario(dir: &Scratch, link: &str, class: &str) -> String {
     let source = |class: &str, model: &str, rate: &str| {
         format!("[[source]]\nclass = \"{class}\"\nmodel = \"{model}\"\nrate = \"{rate}\"\npacket = \"500B\"\n")
@@ -56,7 +58,7 @@ fn latency_critical_packets_pass_a_transmit_queue_with_priority_and_nobody_else_
     // It waits for the packet under way, and not for the seven others.
     assert!(behind > bare + 0.025 && ahead < bare + 0.005, "{bare} {behind} {ahead}");
     let run = sim(first, "", args);
-    let warning = "\"transmit_priority\" sends packets of latency-critical classes first, and no class is one";
+    let warning = "\"transmit_priority\" sends latency-critical classes first, and no class is latency_critical";
     assert!(run.stderr.contains(&warning[..60]) && run.stderr.contains("s.toml:5:"), "{}", run.stderr);
     assert_eq!(mean(&a(&run)), mean(&a(&sim(plain, "", args))), "without such a class it makes no difference");
     assert_eq!(sim(first, critical, args).stderr, "");
@@ -97,11 +99,11 @@ fn schedulers_without_push_out_refuse_it_with_those_that_have_it() {
         let push_out = "buffer = \"20p\"\nwhen_full = \"push_out\"";
         let run = sim(push_out, "", &["--scheduler", scheduler]);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{scheduler}");
-        let says = format!("sets when_full = \"push_out\", which {scheduler} cannot");
+        let says = format!("sets when_full = \"push_out\", which {scheduler} does not support");
         let words = |text: &str| text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
         assert!(words(&run.stderr).contains(&says), "{}", run.stderr);
         assert!(run.stderr.contains("s.toml:5:1"), "the line that asks for it: {}", run.stderr);
-        assert!(run.stderr.contains("these can: wrr") && run.stderr.contains("--lenient"), "{}", run.stderr);
+        assert!(run.stderr.contains("supported by: wrr") && run.stderr.contains("--lenient"), "{}", run.stderr);
         // Ignored where that is asked for, and where several are compared.
         let lenient = sim(push_out, "", &["--scheduler", scheduler, "--lenient"]);
         let notes = a_run(&lenient)["link"]["notes"].to_string();
@@ -134,8 +136,8 @@ fn values_that_cannot_be_are_refused_with_place_value_limit_and_what_to_do() {
         ("when_full = \"push\"", "", &["s.toml:4:13", "there is no when_full \"push\"", "drop_arrival, push_out"]),
         ("when_full = 3", "", &["s.toml:4:13", "must be a word in quotes"]),
         ("when_ful = \"push_out\"", "", &["s.toml:4:1", "when_full"]),
-        ("when_full = \"push_out\"", "queue = \"codel\"", &["s.toml:6:8", "active one", "leave out one"]),
-        ("when_full = \"push_out\"", "queue = \"fq_codel\"", &["s.toml:6:8", "active one", "leave out one"]),
+        ("when_full = \"push_out\"", "queue = \"codel\"", &["s.toml:6:8", "is an AQM", "remove one"]),
+        ("when_full = \"push_out\"", "queue = \"fq_codel\"", &["s.toml:6:8", "is an AQM", "remove one"]),
         ("", "transmit_queue = \"4p\"", &["s.toml:8:1", "transmit_queue"]),
     ] {
         let run = sim(link, class, &["--scheduler", "drr"]);

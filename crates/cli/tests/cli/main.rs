@@ -66,7 +66,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a run of the binary left behind.
+/// Result of a run of the binary.
 pub(crate) struct Run {
     /// Exit code.
     pub(crate) code: i32,
@@ -82,7 +82,7 @@ impl Run {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in: {}", self.stdout))
     }
 
-    /// Asserts that it ended well and said nothing on standard error.
+    /// Asserts success without output on standard error.
     pub(crate) fn quiet(self) -> Self {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{}", self.stdout);
         self
@@ -144,7 +144,8 @@ pub(crate) fn run(command: &mut Command) -> Run {
     }
 }
 
-/// Runs it where no file can grow above a block or two, which is half a kilobyte or one by the shell, as on a disk that is full.
+/// Runs it where no file can grow above a block or two, which is half a kilobyte or one by the shell, as on a disk that
+/// is full.
 #[cfg(unix)]
 pub(crate) fn fairlink_on_a_full_disk(args: &[&str]) -> Run {
     let limited = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
@@ -187,8 +188,8 @@ impl Drop for Scratch {
     }
 }
 
-/// What a script begins with: two cables, va to vb and vc to vd, and what waits, within bounds, until a file or socket exists or a
-/// file says something. What it starts ends with it.
+/// Prelude of scripts: two cables, va to vb and vc to vd, and functions that wait, within limits, for a file, a socket,
+/// or text in a file. Processes that a script starts end with it.
 #[cfg(target_os = "linux")]
 const PRELUDE: &str = r#"
 set -e
@@ -205,8 +206,8 @@ done
 touch "$D/ready"
 "#;
 
-/// Runs a shell script, after [`PRELUDE`], in a private network namespace. The script finds the binary in `$F` and the directory in `$D`.
-/// `None`, and a line that says so, where a namespace or its interfaces cannot be had.
+/// Runs a shell script, after [`PRELUDE`], in a private network namespace. The script finds the binary in `$F` and the
+/// directory in `$D`. `None`, and a line that says so, where a namespace or its interfaces cannot be had.
 #[cfg(target_os = "linux")]
 pub(crate) fn in_private_network(script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
     in_network(&["--map-root-user", "--net"], script, dir, more)

@@ -67,7 +67,7 @@ fn schedulers_are_compared_run_by_run() {
     assert!((mean - pairs.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     assert_eq!(difference["classes"][1]["delay_s"]["mean"]["different"], json!(true));
     let text = fairlink(&args).quiet().stdout;
-    assert!(text.contains("drr less fifo, run by run on the same arrivals") && text.contains(" ms *"), "{text}");
+    assert!(text.contains("drr minus fifo, paired by run on the same arrivals") && text.contains(" ms *"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 86), "{text}");
 }
 
@@ -162,23 +162,23 @@ fn what_cannot_be_measured_is_refused_with_its_limit() {
             "the limit is 10000",
         ),
         (&["sim", &file, "--sweep", "seed=1,2", "--sweep", "seed=3"], "seed is swept twice"),
-        (&["sim", &file, "--sweep", "link.rate=10mbit,10000kbit"], "the value 10000kbit stands there twice"),
+        (&["sim", &file, "--sweep", "link.rate=10mbit,10000kbit"], "the value 10000kbit is given twice"),
         (&["sim", &file, "--sweep", "link.rate=10"], "with link.rate=10"),
         (&["sim", &file, "--sweep", "link.rate=20mbit,8mbit"], "with link.rate=8mbit"),
         (
             &["sim", &file, "--runs", "4000000000"],
             "4000000000 runs (settings times schedulers times --runs); the limit is 100000",
         ),
-        (&["sim", &file, "--window", "0s"], "a window of no time"),
+        (&["sim", &file, "--window", "0s"], "a window must be longer than 0"),
         (&["sim", &file, "--window", "100"], "no unit"),
         (
             &["sim", &file, "--window", "100ns"],
-            "60000000 windows times classes of all runs to keep; the limit is 8388608; 1 us would do",
+            "60000000 rates (windows times classes of all runs); the limit is 8388608; use at least 1 us",
         ),
         (&["sim", &file, "--jobs", "0"], "--jobs"),
-        (&["sim", &file, "--warmup", "2s"], "nothing is left of a run of 2 s"),
+        (&["sim", &file, "--warmup", "2s"], "not shorter than the run of 2 s"),
         (&["sim", &file, "--warmup", "soon"], "--warmup"),
-        (&["sim", &phases, "--warmup", "auto"], "the scenario has 2 phases, and MSER-5 looks for one steady state"),
+        (&["sim", &phases, "--warmup", "auto"], "the scenario has 2 phases, and MSER-5 needs a single steady state"),
     ] {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);

@@ -1,5 +1,5 @@
-//! `fairlink gateway --egress`: what a machine itself sends, from the command line to the packet. The machine and the one at the other end
-//! of its cables are network namespaces that end with the test.
+//! `fairlink gateway --egress`: the machine's own traffic, from the command line to the packet. The machine and its
+//! peer are network namespaces that end with the test.
 
 use std::fs;
 
@@ -108,13 +108,15 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     );
     let json =
         |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    for says in [format!("takes what this host sends by {by}"), "this host's traffic on va: running".to_owned()] {
+    for says in
+        [format!("shapes traffic that this host sends (by {by})"), "this host's traffic on va: running".to_owned()]
+    {
         assert!(read("gateway.log").contains(&says), "{}", read("gateway.log"));
     }
     assert!(read("links").contains("fl0-va") && read("links").contains("fl1-va"), "{}", read("links"));
     assert!(read("twice.log").contains("already shapes this host's traffic on va"), "{}", read("twice.log"));
 
-    // The shares are those of the ideal, whatever the machine does to the sum.
+    // The shares are those of the ideal, for any total rate.
     let interval = only_link(&json("interval.json"));
     let span = |name: &str| {
         let classes = interval["spans"][0]["classes"].as_array().expect("a list");
@@ -137,12 +139,12 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
     assert!(a + b < 21e6, "{interval}");
     assert!(interval["gateway"]["balanced"] == true && interval["gateway"]["fail_open"]["by"] == by, "{interval}");
 
-    // It was killed: all has gone on, and what it has left is of no effect until it is taken away.
+    // After it was killed, traffic continues, and its remains have no effect until they are removed.
     for tcp in ["tcp-a.json", "tcp-b.json"] {
         assert_eq!(json(tcp)["connections"].as_array().map(Vec::len), Some(4), "{}", read(tcp));
     }
     assert!(read("killed").contains("fl0-va"), "{}", read("killed"));
-    assert!(read("close.log").contains("removed the cable for what this host sends by va"), "{}", read("close.log"));
+    assert!(read("close.log").contains("removed the virtual cable for traffic sent on va"), "{}", read("close.log"));
     for ended in ["closed", "after"] {
         assert!(!read(ended).contains("fl0-") && !read(ended).contains("fl1-"), "{}", read(ended));
     }
@@ -191,7 +193,7 @@ fn wrong_options_for_what_the_machine_itself_sends_are_refused() {
         (&["gateway", &file, "--egress", "lo"], "interface lo is not Ethernet"),
         (&["gateway", &both], "keep egress, or in and out"),
         (&["gateway", &twice], "two links take this host's traffic on nope0"),
-        (&["gateway", &twice, "--egress", "nope0"], "--egress is for one link, and there are 2"),
+        (&["gateway", &twice, "--egress", "nope0"], "--egress needs a single link, and there are 2"),
         (&["gateway", &file], "--egress IF"),
     ] {
         let run = fairlink(args);

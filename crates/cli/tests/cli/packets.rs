@@ -1,5 +1,5 @@
-//! `fairlink gateway`, `ctl`, `generate` and `receive` on real packets, in a network namespace that ends with the test; and what
-//! they refuse.
+//! `fairlink gateway`, `ctl`, `generate` and `receive` on real packets, in a network namespace that ends with the test;
+//! and what they refuse.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{Scratch, fairlink, in_private_network, only_link, run, scenario};
 
-/// Two cables with the gateway between them. Waits are bounded and end as soon as there is what is waited for.
+/// Two cables with the gateway between them. Waits are bounded and end when their condition holds.
 const SCRIPT: &str = r#"
 "$F" receive --in vd --link "$LINK" --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --drain 5s --json \
@@ -28,7 +28,7 @@ wait $receiver
 "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/hup" --json > "$D/hup.json" 2> "$D/hup.log" & gateway=$!
 until_exists "$D/hup"
 kill -HUP $gateway
-until_says "$D/hup.log" "read again"
+until_says "$D/hup.log" "reload: change"
 kill -INT $gateway
 wait $gateway
 (trap '' HUP; exec "$F" receive --in vd --duration 600ms --json) > "$D/nohup.json" & receiver=$!
@@ -126,7 +126,7 @@ fn wrong_interfaces_and_sockets_are_refused_with_2() {
         (&["gateway", &link, "--in", "nope0"], "--out"),
         (&["gateway", &link, "--in", "a", "--out", "b", "--pacing", "fast"], "there are: busy, precise, eco"),
         (&["gateway", "no-such-file.toml", "--in", "a", "--out", "b"], "no-such-file.toml"),
-        (&["gateway", &no_default, "--in", "a", "--out", "b"], "nowhere to go"),
+        (&["gateway", &no_default, "--in", "a", "--out", "b"], "there is no default"),
         (&["generate", &link, "--out", "nope0"], "nope0"),
         (&["generate", &no_default, "--out", "nope0"], "source"),
         (&["receive", "--in", "nope0"], "nope0"),

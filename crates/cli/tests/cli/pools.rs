@@ -81,7 +81,7 @@ fn links_that_share_a_pool_send_no_more_than_it_has_and_change_with_it() {
         let near = |ideal: f64, exact: f64| (ideal - exact).abs() <= 0.02 * exact;
         match scheduler {
             "hls" => assert!(near(ideal(0).unwrap(), 40e6 / 3.0) && near(ideal(1).unwrap(), 20e6 / 3.0), "{interval}"),
-            // How it shares a pool among links has no rule.
+            // Sharing of a pool among links has no rule here.
             _ => assert_eq!((ideal(0), ideal(1)), (None, None), "{interval}"),
         }
         let scraped = read("scraped.txt");

@@ -1,10 +1,12 @@
-//! What `fairlink gateway` may still do once its interfaces are open, and that it still does its work; who may open its control socket.
+//! Privileges of `fairlink gateway` after it has opened its interfaces, and its work with them; access to its control
+//! socket.
 
 use std::fs;
 
 use crate::{Scratch, fairlink, in_network, in_private_network};
 
-/// The gateway's threads as the kernel sees them; a reload of its file, which somebody has replaced; then the file leads elsewhere.
+/// The gateway's threads in the kernel's view; a reload of its file after its replacement; then of a symbolic link to
+/// another place.
 const SCRIPT: &str = r#"
 mkdir "$D/own" "$D/elsewhere"
 cp "$D/link.toml" "$D/own/link.toml"
@@ -65,7 +67,7 @@ fn rights(namespaces: Option<&[&str]>) {
     let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), read("gateway.log"));
     let log = read("gateway.log");
-    // An older kernel takes away less, and says so.
+    // An older kernel supports fewer restrictions, with a note.
     if log.contains("system calls are not restricted") || log.contains("file access is not restricted") {
         println!("SKIPPED: this kernel does not take all away: {log}");
         return;
@@ -82,7 +84,7 @@ fn rights(namespaces: Option<&[&str]>) {
     assert!(values(&status, "Seccomp").iter().all(|&value| value == 2), "{status}");
     assert!(log.contains("sandboxed: capabilities cap_net_admin, cap_net_raw, cap_bpf; no other files"), "{log}");
 
-    // It reads its own file again though it is another one, and what is sent to it; a file elsewhere it cannot open.
+    // It reads its own file again after its replacement, and text that is sent to it; it cannot open a file elsewhere.
     assert!(read("reload.txt").contains("10 Mbit/s -> 20 Mbit/s"), "{}", read("reload.txt"));
     assert!(read("sent.txt").contains("20 Mbit/s -> 10 Mbit/s"), "{}", read("sent.txt"));
     assert!(read("outside.log").to_lowercase().contains("permission denied"), "{}", read("outside.log"));

@@ -1,4 +1,4 @@
-//! `fairlink qdisc` where no kernel is asked: what it would be told, and what is refused before.
+//! `fairlink qdisc` without the kernel: its messages, and errors before them.
 
 use std::fs;
 
@@ -42,12 +42,12 @@ fn a_parent_and_a_handle_are_read_as_tc_writes_them_and_go_with_an_interface() {
     let scratch = Scratch::new();
     let link = scratch.write("link.toml", "link.rate = \"1mbit\"\n[[class]]\nname = \"a\"\n");
     for (option, wrong, says) in [
-        ("--parent", "2:", "is no class of a queueing discipline"),
-        ("--parent", "0:1", "is no class of a queueing discipline"),
-        ("--parent", "2:g", "is no class of a queueing discipline"),
-        ("--handle", "0:", "is no handle of a queueing discipline"),
-        ("--handle", "ffff:", "is no handle of a queueing discipline"),
-        ("--handle", "2:1", "is no handle of a queueing discipline"),
+        ("--parent", "2:", "is not a class of a queueing discipline"),
+        ("--parent", "0:1", "is not a class of a queueing discipline"),
+        ("--parent", "2:g", "is not a class of a queueing discipline"),
+        ("--handle", "0:", "is not a handle of a queueing discipline"),
+        ("--handle", "ffff:", "is not a handle of a queueing discipline"),
+        ("--handle", "2:1", "is not a handle of a queueing discipline"),
     ] {
         let run = fairlink(&["qdisc", "add", &link, "--dev", "lo", option, wrong]);
         assert_eq!(run.code, 2, "{option} {wrong}: {}", run.stderr);
@@ -58,7 +58,7 @@ fn a_parent_and_a_handle_are_read_as_tc_writes_them_and_go_with_an_interface() {
         assert_eq!(run.code, 2, "{option:?}");
         assert!(run.stderr.contains("cannot be used with"), "{}", run.stderr);
     }
-    // The parent's own number, by the file's default and as it was said, before the kernel is asked.
+    // The parent's own number, by default and as given, before the kernel is called.
     for handle in [&[][..], &["--handle", "1:"], &["--handle", "1"]] {
         let run = fairlink(&[&["qdisc", "add", &link, "--dev", "lo", "--parent", "1:10"], handle].concat());
         assert_eq!(run.code, 2, "{handle:?}: {}", run.stderr);

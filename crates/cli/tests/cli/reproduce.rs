@@ -1,4 +1,4 @@
-//! `fairlink reproduce`: what it prints, writes and refuses. What claims find is tested in the laboratory's own golden tables.
+//! `fairlink reproduce`: output, files and errors. The golden tables of the lab test the results of claims.
 
 use std::fs;
 #[cfg(target_os = "linux")]
@@ -46,7 +46,7 @@ fn the_report_is_a_page_with_its_numbers_and_scenarios_beside_it() {
     let json: serde_json::Value = serde_json::from_str(&read("report/claims.json")).expect("JSON");
     assert_eq!(json["claims"][0]["id"], "hls.strict");
     assert!(read("report/reproduced.md").contains("| hls.strict | Section IX |"));
-    // What the page offers to run again does.
+    // The page's command lines work.
     let file = dir.path("report/scenarios/hls.strict/strict.toml");
     assert_eq!(fairlink(&["sim", &file, "--scheduler", "virtual-clock", "--scheduler", "hls"]).code, 0);
 }

@@ -1,4 +1,4 @@
-//! What is shown of trees with more classes than anybody reads.
+//! Output for large trees.
 
 use crate::{Scratch, fairlink, scenario};
 
@@ -16,7 +16,7 @@ fn tree(wide: usize, deep: usize) -> String {
 
 /// Lines of the first table that begin with the name of a class.
 fn rows(text: &str) -> usize {
-    let first = text.split("At most:").next().unwrap_or(text);
+    let first = text.split("Worst case:").next().unwrap_or(text);
     first.lines().filter(|line| line.trim_start().starts_with('a') && line.contains("bit/s")).count()
 }
 
@@ -62,14 +62,14 @@ fn json_has_every_class_or_the_one_that_is_asked_for() {
 fn a_table_stands_the_same_whether_its_rows_are_kept_or_made_twice() {
     let text = fairlink(&["fluid", &scenario("fig1.toml"), "--demand", "A1=inf,B2=inf,C=100mbit"]).quiet().stdout;
     let expected = "\
-class        asks for        gets  of the link  is limited by
-A      all it can get  450 Mbit/s         45 %  the link
-  A1   all it can get  450 Mbit/s         45 %  A
-  A2          0 bit/s     0 bit/s          0 %  -
-B      all it can get  450 Mbit/s         45 %  the link
-  B1          0 bit/s     0 bit/s          0 %  -
-  B2   all it can get  450 Mbit/s         45 %  B
-C          100 Mbit/s  100 Mbit/s         10 %  -
+class      demand        rate  of link  limited by
+A       unlimited  450 Mbit/s     45 %  the link
+  A1    unlimited  450 Mbit/s     45 %  A
+  A2      0 bit/s     0 bit/s      0 %  -
+B       unlimited  450 Mbit/s     45 %  the link
+  B1      0 bit/s     0 bit/s      0 %  -
+  B2    unlimited  450 Mbit/s     45 %  B
+C      100 Mbit/s  100 Mbit/s     10 %  -
 ";
     assert_eq!(text, expected);
 }
@@ -85,7 +85,7 @@ fn a_simulation_shows_the_leaves_that_something_was_sent_to_and_the_first_phases
     );
     let scenario = dir.write("scenario.toml", &scenario);
     let text = fairlink(&["sim", &scenario]).quiet().stdout;
-    assert!(text.contains("399 leaves are not shown, first those to which nothing was sent"), "{text}");
+    assert!(text.contains("399 leaves are not shown, idle ones first"), "{text}");
     assert!(text.contains("phases are not shown; --all shows all, --class NAME one class"), "{text}");
     assert!(text.lines().count() < 330, "{}", text.lines().count());
     assert!(fairlink(&["sim", &scenario, "--all"]).quiet().stdout.lines().count() > 1_000);

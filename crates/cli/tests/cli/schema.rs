@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, fairlink, scenario};
 
-/// What of a JSON schema the schemas of documents use.
+/// The part of JSON schema that the schemas of documents use.
 struct Schema(Value);
 
 impl Schema {
-    /// Checks `value` against `schema`. Returns the first violation, with its path; a key that the schema does not name is one.
+    /// Checks `value` against `schema`. Returns the first violation, with its path; a key that the schema does not name
+    /// is one.
     fn check(&self, schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let mut named = Vec::new();
         self.walk(schema, value, path, &mut named)?;

@@ -1,5 +1,5 @@
-//! A running gateway seen from outside: `ctl stats --interval`, `ctl watch`, `gateway --metrics`, in a network namespace that ends with the
-//! test.
+//! A running gateway seen from outside: `ctl stats --interval`, `ctl watch`, `gateway --metrics`, in a network
+//! namespace that ends with the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{Scratch, fairlink, in_private_network, only_link, scenario};
 
-/// Two cables with the gateway between them, and traffic until the end. Waits are bounded and end as soon as there is what is waited for.
+/// Two cables with the gateway between them, and traffic until the end. Waits are bounded and end when their condition
+/// holds.
 const SCRIPT: &str = r#"
 start() {
     "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json > "$D/$1.json" 2> "$D/$1.log" &
@@ -42,12 +43,12 @@ if command -v bash > /dev/null; then
     sleep 1.1
     scrape > "$D/scraped.txt"
 fi
-# Whoever watches waits for a gateway that is started again.
+# `watch` waits for a gateway that is started again.
 ctl watch --count 4 --interval 200ms --json > "$D/again.json" 2> "$D/again.log" & watching=$!
 n=0; until [ -s "$D/again.json" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
 kill -INT $gateway
 wait $gateway
-until_says "$D/again.log" "trying again"
+until_says "$D/again.log" "retrying"
 start second
 wait $watching
 kill $generator
@@ -74,7 +75,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     let text = read("interval.txt");
     assert!(text.contains("every packet is accounted for") && text.contains("of guar."), "{text}");
 
-    // Without an interval, too, it is said what holds which class.
+    // Limits of classes are shown without an interval, too.
     let plain = only_link(&parsed(&read("plain.json")));
     assert!(seconds(&plain).is_some_and(|seconds| seconds >= 0.25), "{plain}");
     let leaves = || plain["classes"].as_array().unwrap().iter().filter(|class| class["leaf"] == true);
@@ -88,7 +89,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     let text = read("plain.txt");
     assert!(text.contains("in the last 2") && !text.contains("of guar."), "{text}");
     let now = only_link(&parsed(&read("now.json")));
-    assert!(seconds(&now).is_none() && now["notes"].to_string().contains("without `--interval 0s`"), "{now}");
+    assert!(seconds(&now).is_none() && now["notes"].to_string().contains("omit `--interval 0s`"), "{now}");
 
     let watched = lines("watch.json");
     assert_eq!(watched.len(), 2);
@@ -98,7 +99,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     }
     let tables = read("watch.txt");
     let names = tables.lines().filter_map(|line| line.split_whitespace().next());
-    // Lines with ! tell delays above their bounds, which depend on the machine.
+    // Lines with ! report delays above their bounds, which depend on the machine.
     let names: Vec<&str> = names.filter(|&name| name != "!").collect();
     assert_eq!(names, ["vc:", "class", "link", "B", "B1", "B2", "vc:", "class", "link", "B", "B1", "B2"], "{tables}");
     assert!(read("nobody.log").contains("the gateway has no class \"nobody\""), "{}", logs());
@@ -129,7 +130,7 @@ fn a_running_gateway_is_seen_with_rates_ideals_and_metrics_and_watched_across_a_
     assert_eq!(again.len(), 4, "{}", logs());
     let uptimes: Vec<f64> = again.iter().map(|stats| stats["gateway"]["uptime_s"].as_f64().unwrap()).collect();
     assert!(uptimes.windows(2).any(|pair| pair[1] < pair[0]), "the second gateway is younger: {uptimes:?}");
-    // What the gateway says in the end has the sums too.
+    // The final output of the gateway has the sums too.
     sums_of_inner_classes_are_those_of_their_leaves(&only_link(&parsed(&read("first.json"))));
 }
 
@@ -236,12 +237,12 @@ fn of_many_classes_the_busiest_are_shown_with_those_above_them_and_all_where_the
         |text: &str| text.lines().take_while(|line| !line.contains(" classes:") && !line.starts_with("delay")).count();
     let is_there = |text: &str, name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
     for text in [&few, &end] {
-        assert!(text.contains("65 of 200 classes: those that received most bytes"), "{text}");
+        assert!(text.contains("65 of 200 classes, by bytes received"), "{text}");
         assert!(["top", "last", "c1", "c63"].iter().all(|name| is_there(text, name)), "{text}");
         assert!(!is_there(text, "c64") && !is_there(text, "c198"), "{text}");
     }
     assert!(rows(&few) < 70 && few.lines().count() < 150, "{few}");
-    assert!(is_there(&all, "c64") && is_there(&all, "c198") && !all.contains(" classes: those"), "{all}");
+    assert!(is_there(&all, "c64") && is_there(&all, "c198") && !all.contains(" classes, by bytes"), "{all}");
     let json: Value = serde_json::from_str(&read("all.json")).unwrap();
     assert_eq!(only_link(&json)["classes"].as_array().map(Vec::len), Some(200));
 }

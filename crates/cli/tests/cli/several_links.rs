@@ -1,4 +1,5 @@
-//! `fairlink gateway` with several links in one process, in a network namespace that ends with the test; and what it refuses.
+//! `fairlink gateway` with several links in one process, in a network namespace that ends with the test; and its
+//! errors.
 
 use std::fs;
 
@@ -78,11 +79,11 @@ fn both_directions_are_shared_in_one_process_each_by_a_thread_of_its_own() {
     assert!(read("which.log").contains("several links; name one: down, up"), "{}", read("which.log"));
     assert!(read("sideways.log").contains("no link \"sideways\""), "{}", read("sideways.log"));
     assert_eq!(json("rate.json")["link_bps"], serde_json::json!([10_000_000, 5_000_000]));
-    // What a file with fewer links would do; one that is wrong for one of them changes none.
+    // A dry run of a file with fewer links; an error in one link changes none.
     let half = read("half.txt");
     for says in [
-        "link up, vc to vb, would end\n",
-        "link down, vb to vc, would end (closed and reopened: it now forwards the other direction)",
+        "link up, vc to vb, would be closed\n",
+        "link down, vb to vc, would be closed (closed and reopened: it now forwards the other direction)",
         "link down, vb to vc, would be opened",
         "nothing was changed",
     ] {
@@ -134,13 +135,13 @@ fn links_that_cannot_be_together_are_refused_with_2() {
     let twice = dir.write("twice.toml", &links().replace("in = \"vc\"\nout = \"vb\"", "in = \"vb\"\nout = \"vd\""));
     for (args, says) in [
         (&["gateway", one.as_str()][..], "no interfaces"),
-        (&["gateway", &two, "--in", "va", "--out", "vb"], "--in and --out are for one link"),
+        (&["gateway", &two, "--in", "va", "--out", "vb"], "--in and --out need a single link"),
         (&["gateway", &one, "--in", "va"], "--out"),
         (&["gateway", &one, "--in", "va", "--out", "vb", "--reverse", &two], "one link"),
         (&["gateway", &one, &two, "--in", "va", "--out", "vb"], "there are 3"),
-        (&["gateway", &twice], "two links take what vb receives"),
+        (&["gateway", &twice], "two links take frames received on vb"),
         (&["gateway"], "LINK"),
-        (&["check", &two], "stands there 2 times"),
+        (&["check", &two], "is given 2 times"),
     ] {
         let run = fairlink(args);
         assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);

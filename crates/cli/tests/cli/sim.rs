@@ -201,7 +201,8 @@ fn two_links_share_a_pool_from_a_scenario_file() {
     let names: Vec<_> = leaves(run).iter().map(|class| class["name"].clone()).collect();
     assert_eq!(names, ["flow 0", "flow 1", "eth1:flow 2"]);
     assert_eq!((&run["link"]["scheduler"], &run["further_links"][0]["name"]), (&json!("htb"), &json!("eth1")));
-    // 2 .. 4 s: about the same though it should be 50 : 30; 4 .. 9 s: on the way there; always the pool's 800 kbit/s together.
+    // 2 .. 4 s: about the same though it should be 50 : 30; 4 .. 9 s: on the way there; always the pool's 800 kbit/s
+    // together.
     let ratio = |phase| {
         let rates = rates(run, phase, "rate_bps");
         let sum: f64 = rates.iter().sum();
@@ -211,7 +212,7 @@ fn two_links_share_a_pool_from_a_scenario_file() {
     assert!((0.9..1.2).contains(&ratio(1)) && (1.4..1.75).contains(&ratio(2)), "{} {}", ratio(1), ratio(2));
     let refused = fairlink(&["sim", &file, "--scheduler", "hls"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("these can: htb, htb-common-deficit"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("supported by: htb, htb-common-deficit"), "{}", refused.stderr);
     let both = fairlink(&["sim", &file, "--scheduler", "htb", "--scheduler", "drr"]).stdout;
     assert!(both.contains("note: drr ignores the pool slot 1"), "{both}");
     let refused = fairlink(&["generate", &file, "--out", "none"]);
@@ -264,29 +265,29 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
     let class = |keys: &str| format!("[[class]]\nname = \"a\"\n{keys}\n[[class]]\nname = \"b\"\n");
     let link = "[link]\nrate = \"5mbit\"\n";
     let cases = [
-        ("memory", format!("{link}memory = \"1kB\"\n{}", class("")), "", &["hls"][..], "1000 B are allowed"),
+        ("memory", format!("{link}memory = \"1kB\"\n{}", class("")), "", &["hls"][..], "the limit is 1000 B"),
         (
             "memory of another",
             format!("{link}memory = \"1kB\"\n{}", class("")),
             "scheduler = \"fifo\"",
             &["hls"],
-            "fifo for this tree",
+            "fifo needs",
         ),
         (
             "admission",
             link.to_owned() + &class("real_time = { rate = \"6mbit\" }"),
             "scheduler = \"hfsc\"",
             &["hls"],
-            "ask for more than the 5 Mbit/s that the link",
+            "exceeds the link's 5 Mbit/s",
         ),
         (
             "admission of the second",
             link.to_owned() + &class("real_time = { rate = \"6mbit\" }"),
             "",
             &["fifo", "hfsc"],
-            "ask for more than the 5 Mbit/s that the link",
+            "exceeds the link's 5 Mbit/s",
         ),
-        ("unsupported", link.to_owned() + &class("priority = 1"), "", &["hls"], "hls cannot honour"),
+        ("unsupported", link.to_owned() + &class("priority = 1"), "", &["hls"], "hls does not support"),
         ("no such file", String::new(), "", &["hls"], "after.toml"),
     ];
     for (title, after, change, schedulers, says) in cases {
@@ -305,7 +306,7 @@ fn a_change_that_cannot_be_is_refused_before_the_run() {
         let words = run.stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
         assert!(words.contains(says) && words.contains("after.toml"), "{title}: {}", run.stderr);
     }
-    // Schedulers that are compared each go on under themselves; what one of them cannot honour is a note.
+    // Compared schedulers each keep running; unsupported settings are notes.
     dir.write("after.toml", &(link.to_owned() + &class("priority = 1")));
     let file = dir.write("changed.toml", &changed(""));
     let json = fairlink(&["sim", &file, "--scheduler", "hls", "--scheduler", "htb", "--json"]).json();
@@ -329,7 +330,8 @@ fn a_sweep_over_a_script_is_refused_with_what_to_do() {
     }
 }
 
-/// One connection over a link of 100 Mbit/s with a round trip of 40 ms, in a class with these keys: goodput in bit/s, longest delay in the queue in s.
+/// One connection over a link of 100 Mbit/s with a round trip of 40 ms, in a class with these keys: goodput in bit/s,
+/// longest delay in the queue in s.
 fn one_connection(keys: &str) -> (f64, f64) {
     let dir = Scratch::new();
     let text = format!(
@@ -363,7 +365,7 @@ fn a_run_that_does_not_show_what_is_expected_ends_with_1_and_names_it() {
     let file = scenario("expect.toml");
     let met = fairlink(&["sim", &file]).quiet();
     assert!(met.stdout.trim_end().ends_with("all 4 expectations are met"), "{}", met.stdout);
-    // HTB gives B2 what belongs to A1 while C pauses; what it shows otherwise is as expected.
+    // HTB gives B2 the share of A1 while C is idle; its other values are as expected.
     let unmet = fairlink(&["sim", &file, "--scheduler", "htb"]);
     assert_eq!(unmet.code, 1, "{}", unmet.stderr);
     assert!(unmet.stdout.contains("htb, seed 1"), "the report comes all the same: {}", unmet.stdout);
@@ -406,5 +408,5 @@ fn what_was_not_measured_is_not_as_expected_and_other_schedulers_are_not_judged(
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("delay_max of idle under hls, seed 1, was not measured"), "{}", run.stderr);
     let other = fairlink(&["sim", &file, "--scheduler", "drr"]).quiet();
-    assert!(other.stdout.contains("no expectation of the scenario is for these schedulers"), "{}", other.stdout);
+    assert!(other.stdout.contains("no expectation of the scenario applies to these schedulers"), "{}", other.stdout);
 }

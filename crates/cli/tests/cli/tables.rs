@@ -20,18 +20,18 @@ name = "rest"
 template = "sold"
 "#;
 
-/// The gateway reads its table again at SIGHUP, and takes another file whose table lies where it may not read.
+/// The gateway reads its table again at SIGHUP, and accepts another file whose table it cannot read itself.
 const SCRIPT: &str = r#"
 "$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"
 "$F" ctl stats --json --control "$D/socket" > "$D/before.json"
 printf 'name,match\nada,udp dst port 1\nben,udp dst port 2\n' > "$D/sold.csv"
 kill -HUP $gateway
-until_says "$D/gateway.log" "read again: change"
+until_says "$D/gateway.log" "reload: change"
 "$F" ctl stats --json --control "$D/socket" > "$D/after.json"
 printf 'name,match\nada,udp dst port 1\nben,udp dst prt 2\n' > "$D/sold.csv"
 kill -HUP $gateway
-until_says "$D/gateway.log" "read again and refused"
+until_says "$D/gateway.log" "reload refused"
 "$F" ctl reload "$D/elsewhere/link.toml" --control "$D/socket" > "$D/elsewhere.txt"
 "$F" ctl stats --json --control "$D/socket" > "$D/last.json"
 kill -INT $gateway

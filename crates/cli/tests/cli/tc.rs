@@ -14,7 +14,7 @@ fn tc_commands_become_a_link_file_that_check_takes_and_go_back() {
     let back = fairlink(&["tc", "export", &link, "--dev", "v0", "--json"]).json();
     let text = back["text"].as_str().unwrap();
     assert!(text.contains("tc class add dev v0 parent 1:1 classid 1:2 htb rate 320000bit ceil 640000bit"), "{text}");
-    // That the device has to bring the link's rate is said.
+    // A note says that the device determines the link's rate.
     assert!(back["notes"][0]["message"].as_str().unwrap().contains("10 Mbit/s is left to the device"), "{back}");
     // And the file serves as a link itself.
     assert_eq!(fairlink(&["check", &scenario("htb/cbq.tc"), "--json"]).quiet().json()["valid"], true);
@@ -83,7 +83,8 @@ fn a_class_that_starts_sends_its_burst_beyond_its_ceiling_and_no_more() {
         windows.iter().map(|window| rate(window) / 8.0 * 0.05).collect()
     };
     let (a, ceiling, burst, packet) = (sent("1:2"), 80_000.0, 2048.0, 1000.0);
-    // While it is alone: more than the ceiling in the first 0.2 s, by the burst in whole packets, and the ceiling from then on.
+    // While it is alone: more than the ceiling in the first 0.2 s, by the burst in whole packets, and the ceiling from
+    // then on.
     let first: f64 = a[..4].iter().sum();
     assert!(first > ceiling * 0.2 + packet && first <= ceiling * 0.2 + burst, "{first} B in the first 200 ms");
     for (n, &bytes) in a[..80].iter().enumerate().skip(4) {
@@ -135,7 +136,7 @@ fn scripts_that_do_not_fit_are_refused_at_their_line() {
         ),
         (
             "0 i 0 eth0\n0 i 1 eth1\n0 P 0 0x10002\n0 P 1 0x10002\n0 S 0 100\n0 S 1 100\n0 R 0 9\n0 R 1 9\n9 X\n",
-            "flow 1 leaves by eth1, and the scenario's own link is eth0; add a [[peer]]",
+            "flow 1 leaves on eth1, and the scenario's own link is eth0; add a [[peer]]",
         ),
     ] {
         let error = refused("a.script", text);
@@ -143,7 +144,7 @@ fn scripts_that_do_not_fit_are_refused_at_their_line() {
     }
     let alone = fairlink(&["sim", &scenario("htb/one-device.script")]);
     assert!(
-        alone.code == 2 && alone.stderr.contains("this is a script; name its link: --link FILE"),
+        alone.code == 2 && alone.stderr.contains("this is a script; name its link with --link FILE"),
         "{}",
         alone.stderr
     );
@@ -168,6 +169,6 @@ fn export_writes_no_device_that_a_shell_would_read_as_something_else() {
     for device in ["eth0; true", "$(id)", "", "-f", "sixteen-letters.", "a\nb"] {
         let run = fairlink(&["tc", "export", &scenario("simple.toml"), &format!("--dev={device}")]);
         assert!(run.code == 2 && run.stdout.is_empty(), "{device:?}: {}", run.stderr);
-        assert!(run.stderr.contains("is no name of a device"), "{device:?}: {}", run.stderr);
+        assert!(run.stderr.contains("is not the name of a device"), "{device:?}: {}", run.stderr);
     }
 }

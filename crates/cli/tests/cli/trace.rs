@@ -78,7 +78,7 @@ fn a_trace_replays_with_the_same_arrivals_lengths_and_delays() {
     for (one, other) in rows.iter().zip(&again) {
         assert_eq!((&one[0], &one[4..6]), (&other[0], &other[4..6]), "class and lengths");
         assert_eq!(nanos(&one[1]) - begin, nanos(&other[1]));
-        // What the last instants bring differs, since the second run has more time left.
+        // The last packets differ, because the second run has more time left.
         if nanos(&one[1]) < 1_900_000_000 {
             assert_eq!((&one[6], &one[8]), (&other[6], &other[8]), "queueing delay, or why it was dropped");
         }
@@ -163,9 +163,7 @@ fn places_and_endings_that_cannot_be_are_refused_before_the_run() {
     assert!(!fs::exists(dir.path("one.csv")).unwrap());
     let nowhere = dir.path("nowhere/t.csv");
     assert!(refused(&nowhere, &[]).contains(&format!("--trace: cannot write {nowhere}: No such file")));
-    assert!(
-        refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("write the value to be seen into the scenario")
-    );
+    assert!(refused(&dir.path("t.csv"), &["--sweep", "seed=1,2"]).contains("write one value into the scenario"));
     assert!(refused(&dir.path("t.csv"), &["--runs", "300"]).contains("the limit is 256; make fewer runs"));
     assert!(!fs::exists(dir.path("t-seed1.csv")).unwrap());
 }
@@ -186,13 +184,13 @@ fn a_full_disk_and_a_closed_pipe_end_the_run_and_are_named() {
     assert!(reader.unwrap().wait().unwrap().success());
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
     assert!(
-        run.stderr.contains("pipe.csv: Broken pipe") && run.stderr.contains("the runs ended there"),
+        run.stderr.contains("pipe.csv: Broken pipe") && run.stderr.contains("the runs were stopped"),
         "{}",
         run.stderr
     );
 }
 
-/// What a run writes to `name` that is interrupted once there is some of it; its path.
+/// Interrupts a run that writes to `name` after it has written some; returns the path.
 #[cfg(target_os = "linux")]
 fn interrupted(dir: &Scratch, name: &str) -> String {
     let long = format!("{LINK}{SOURCES}").replace("duration = \"2s\"", "duration = \"36000s\"");
@@ -209,7 +207,7 @@ fn interrupted(dir: &Scratch, name: &str) -> String {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("a part of the run") && said.contains("interrupted at"), "{said}");
+    assert!(said.contains("incomplete") && said.contains("interrupted at"), "{said}");
     trace
 }
 

@@ -1,4 +1,4 @@
-//! `fairlink traffic`: the tables of the thesis by command, and what a source's own shaper does.
+//! `fairlink traffic`: the tables of the thesis by command, and the effect of a source's own shaper.
 
 use crate::{Scratch, fairlink, scenario};
 
@@ -74,7 +74,7 @@ fn a_shaped_source_has_the_sigma_of_its_bucket_and_its_losses_are_counted() {
     assert!(
         text.contains("poisson, shaped")
             && text.contains('±')
-            && text.contains("greedy, tcp or request_response source"),
+            && text.contains("greedy, tcp and request_response sources"),
         "{text}"
     );
     // The simulator gets the same packets, and the class is as bursty as its sources.
@@ -95,11 +95,11 @@ fn what_cannot_be_measured_is_refused_with_the_limit() {
         (["--window", "0s"], "at least 1ns"),
         (
             ["--window", "1ns"],
-            "100000000000 windows of all sources and runs; the limit is 1000000000; --window 100ns would do",
+            "100000000000 windows of all sources and runs; the limit is 1000000000; use at least --window 100ns",
         ),
         (
             ["--link", "none.tc"],
-            "this is a scenario file, which names its link itself; --link is for scripts, leave it out",
+            "this is a scenario file, which names its own link; remove --link, which is for scripts",
         ),
         (["--group", "0ms"], "at least 1ns"),
         (["--runs", "0"], "1..=10000"),
@@ -120,7 +120,7 @@ fn a_source_that_answers_to_the_link_is_named_and_the_others_are_measured() {
     let open = "[[source]]\nclass = \"b\"\nmodel = \"cbr\"\nrate = \"1mbit\"\npacket = \"1000B\"\n";
     let file = scratch.write("closed.toml", &format!("{link}{}{}{open}", closed[0], closed[1]));
     let text = fairlink(&["traffic", &file]).quiet().stdout;
-    assert!(text.contains("source sends is up to the link"), "{text}");
+    assert!(text.contains("sources depends on the link"), "{text}");
     let json = fairlink(&["traffic", &file, "--json"]).quiet().json();
     let sources = json["sources"].as_array().unwrap();
     assert!(sources[0]["packets"].is_null() && sources[1]["packets"].is_null(), "{json}");
@@ -132,7 +132,7 @@ fn a_script_is_measured_with_its_link_and_without_one_says_what_it_needs() {
     let script = scenario("htb/one-device.script");
     let alone = fairlink(&["traffic", &script]);
     assert!(
-        alone.code == 2 && alone.stderr.contains("this is a script; name its link: --link FILE"),
+        alone.code == 2 && alone.stderr.contains("this is a script; name its link with --link FILE"),
         "{}",
         alone.stderr
     );
@@ -148,14 +148,19 @@ const HEAD: &str =
 #[test]
 fn a_slope_that_is_no_hurst_parameter_is_not_printed_as_one() {
     let dir = Scratch::new();
-    // On in the first half and off in the second: means of longer windows vary no less, and the fewer there are, the more by n / (n - 1).
+    // On in the first half and off in the second: means of longer windows vary no less, and the fewer there are, the
+    // more by n / (n - 1).
     let halves = "model = \"cbr\"\nrate = \"1mbit\"\npacket = \"1250B\"\nactive = [\"0s..50s\"]\n";
     let file = dir.write("s.toml", &format!("{HEAD}{halves}"));
     let run = fairlink(&["traffic", &file, "--json"]);
     let source = &run.json()["sources"][0];
     let found = source["hurst_found"].as_f64().unwrap_or_else(|| panic!("{source}"));
     assert!(source["hurst"].is_null() && (1.0..1.1).contains(&found), "{source}");
-    assert!(run.stderr.contains("it is not determined") && run.stderr.contains("phases of `active`"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("which is outside 0 to 1") && run.stderr.contains("phases of `active`"),
+        "{}",
+        run.stderr
+    );
     let text = fairlink(&["traffic", &file]).stdout;
     assert!(!text.contains(&format!("{found:.3}")), "{text}");
     let poisson = dir.write("p.toml", &format!("{HEAD}model = \"poisson\"\nrate = \"1mbit\"\npacket = \"500B\"\n"));
@@ -169,7 +174,7 @@ fn a_shaper_that_lets_through_without_end_at_one_instant_is_told_instead_of_wait
     let shape = "model = \"greedy\"\npacket = \"1B\"\nshape = { rate = \"1tbit\", every = \"1000s\" }\n";
     let run = fairlink(&["traffic", &dir.write("s.toml", &format!("{HEAD}{shape}"))]);
     assert_eq!((run.code, run.stdout.as_str()), (1, ""));
-    assert!(run.stderr.contains("more than 10000000 packets at 0 ns alone; give its shape"), "{}", run.stderr);
+    assert!(run.stderr.contains("more than 10000000 packets at 0 ns; use a smaller burst"), "{}", run.stderr);
 }
 
 #[cfg(target_os = "linux")]
@@ -180,7 +185,7 @@ fn an_interrupt_ends_a_long_measurement_with_how_far_it_came() {
     let file = dir.write("s.toml", &format!("{long}model = \"poisson\"\nrate = \"5mbit\"\npacket = \"500B\"\n"));
     let child =
         crate::command(&["traffic", &file, "--window", "1s"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // It hears the signal once it has set up its handler, which stands in the list of signals that it catches.
+    // It receives the signal after it has set up its handler, which is in the list of caught signals.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let mask =

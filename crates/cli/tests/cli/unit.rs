@@ -35,7 +35,8 @@ fn without_a_link_file_the_unit_is_the_one_that_packages_install() {
     verify(&dir, "fairlink-gateway@office.service", &unit);
 }
 
-/// The exposure that `systemd-analyze security` computes of a unit, in tenths; `None`, and a line that says so, where it cannot be asked.
+/// The exposure that `systemd-analyze security` computes of a unit, in tenths; `None`, and a line that says so, where
+/// it cannot be asked.
 fn exposure(path: &str) -> Option<u32> {
     let run = match Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager", path]).output() {
         Ok(run) => run,

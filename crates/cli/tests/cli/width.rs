@@ -1,4 +1,4 @@
-//! What commands print for people, where lines have 80 columns: no line is wider, and nothing of a table is left out for that.
+//! Text output at 80 columns: no line is wider, and no part of a table is left out.
 
 use std::fs;
 use std::path::Path;
@@ -113,7 +113,7 @@ fn the_report_of_an_import_is_told_in_80_columns() {
     }
 }
 
-/// A gateway with a name of a class that is long, real frames, and everything that is told of it.
+/// A gateway with a long class name, real frames, and all of its output.
 #[cfg(target_os = "linux")]
 const SCRIPT: &str = r#"
 export COLUMNS=80 NO_COLOR=1

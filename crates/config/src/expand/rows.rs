@@ -15,7 +15,7 @@ use crate::reader::closest;
 use crate::tc::toml_text::quoted;
 
 const PLACE: &str = "[[classes]]";
-/// What stands between several values in a field, where the key is a list.
+/// Separator of several values in a field of a list.
 const BETWEEN: char = ';';
 
 /// A text with columns in it.
@@ -31,17 +31,17 @@ enum Part {
     Column(usize),
 }
 
-/// What a key becomes in each row.
+/// The value of a key in each row.
 #[derive(Debug)]
 enum Expression {
     /// The same in each.
     Same(Span),
     Text(Pattern),
-    /// A list of texts; one that has no column stands there as it is.
+    /// A list of texts; one without a column is copied unchanged.
     List(Vec<Pattern>),
 }
 
-/// What a class of the table sets.
+/// A key of a class of the table.
 struct Setting<'a> {
     key: &'a str,
     expression: Expression,
@@ -49,10 +49,10 @@ struct Setting<'a> {
     is_named: bool,
 }
 
-/// Writes a class for each row of the table that `section` names. Returns the table where there is one.
+/// Writes a class for each row of the table that `section` names. Returns the table if there is one.
 ///
 /// # Errors
-/// What is wrong with the table; what is wrong with the section is in the log.
+/// Errors of the table; those of the section are in the log.
 pub(super) fn write(
     section: &Section<'_>,
     templates: &Templates<'_>,
@@ -93,8 +93,8 @@ pub(super) fn write(
             break;
         }
         if writer.len() as u64 > MAX_FILE {
-            let why = format!("the classes of the table take more than {} MiB", MAX_FILE >> 20);
-            let help = "leave rows or keys out, or use several files".to_owned();
+            let why = format!("the classes of the table need more than {} MiB", MAX_FILE >> 20);
+            let help = "remove rows or keys, or use several files".to_owned();
             wrong.error(row.span.clone(), ProblemKind::Row { why, help });
             break;
         }
@@ -105,7 +105,7 @@ pub(super) fn write(
 /// The path of the table.
 fn path(section: &Section<'_>, log: &mut Log) -> Option<std::path::PathBuf> {
     let Some(entry) = section.entries().find(|entry| entry.key == "from") else {
-        let example = "from = \"subscribers.csv\", a class for each of its rows; a class alone is [[class]]";
+        let example = "from = \"subscribers.csv\", one class for each row; a single class is [[class]]";
         log.error(section.header(), ProblemKind::MissingKey { place: PLACE, key: "from", example });
         return None;
     };
@@ -117,11 +117,11 @@ fn path(section: &Section<'_>, log: &mut Log) -> Option<std::path::PathBuf> {
         None
     };
     if !is_table(&path) {
-        return refuse(format!("of {name:?} is no table by its name"), "name a file that ends in .csv or .tsv");
+        return refuse(format!("of {name:?} is not the name of a table"), "name a file that ends in .csv or .tsv");
     }
     if !source.was_opened() {
-        let why = "names a file, and this text was not read from one beside it".to_owned();
-        return refuse(why, "use what `fairlink expand FILE` prints");
+        let why = "names a file, and this text was not read from a file".to_owned();
+        return refuse(why, "use the output of `fairlink expand FILE`");
     }
     Some(path)
 }
@@ -234,11 +234,14 @@ fn list(all: &[String]) -> String {
     format!("[{}]", all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
 }
 
-/// What an entry of the section becomes in each row; `None` where it is wrong and the log says so.
+/// Reads an entry of the section as an expression. `None` if it is invalid; the log has the error.
 fn expression(entry: &Entry<'_, '_>, table: &Table, log: &mut Log) -> Option<Expression> {
     if let Some(&key) = ["classid"].iter().find(|&&key| key == entry.key) {
-        let why = "is another one for each class".to_owned();
-        log.error(entry.span.clone(), ProblemKind::Misplaced { key, why, help: "name a column of the table classid" });
+        let why = "must differ for each class".to_owned();
+        log.error(
+            entry.span.clone(),
+            ProblemKind::Misplaced { key, why, help: "name a column of the table, such as classid" },
+        );
         return None;
     }
     if !entry.is_plain {
@@ -289,7 +292,7 @@ impl Pattern {
             let close = rest.find('}').filter(|_| brace == "{");
             let Some(end) = close else {
                 let help = "write {COLUMN}; a brace itself is written twice: {{ or }}".to_owned();
-                return Err((format!("a brace in {text:?} has no other"), help));
+                return Err((format!("unmatched brace in {text:?}"), help));
             };
             let name = rest[..end].trim();
             let Some(column) = table.column(name) else {
@@ -343,7 +346,7 @@ impl Pattern {
         Ok(text)
     }
 
-    /// The texts in a row: one for each value of the first column that has several. None where a column is empty.
+    /// Returns the texts of a row: one for each value of the first column that has several. None if a column is empty.
     fn all_of(&self, row: &Row) -> Vec<String> {
         let several = self.parts.iter().find_map(|part| match part {
             Part::Column(column) if row.fields[*column].contains(BETWEEN) => Some(*column),

@@ -6,7 +6,7 @@ use toml_parser::lexer::TokenKind;
 
 use crate::problem::Span;
 
-/// The header of a table with what stands below it; or what stands before the first header.
+/// The header of a table with its contents; or the text before the first header.
 #[derive(Debug)]
 pub(super) struct Section<'s> {
     pub(super) span: Span,
@@ -30,7 +30,7 @@ pub(super) struct Entry<'a, 's> {
     pub(super) is_plain: bool,
 }
 
-/// The sections of a text; `None` where it is not TOML.
+/// Splits a text into sections; `None` if it is not TOML.
 pub(super) fn sections(text: &str) -> Option<Vec<Section<'_>>> {
     let mut starts = vec![0];
     let (mut depth, mut at_start) = (0u32, true);
@@ -86,7 +86,7 @@ impl<'s> Section<'s> {
             }
     }
 
-    /// Returns true if it is about a template.
+    /// Returns true if it is a template.
     pub(super) fn is_template(&self) -> bool {
         self.path.first().is_some_and(|key| key == "template")
     }
@@ -96,7 +96,7 @@ impl<'s> Section<'s> {
         self.path.len() > other.path.len() && self.path.starts_with(&other.path)
     }
 
-    /// The place of the header, or of all where there is none.
+    /// The place of the header; of the whole section if there is none.
     pub(super) fn header(&self) -> Span {
         let end = self.text.find('\n').map_or(self.text.len(), |at| at);
         self.span.start..self.span.start + end

@@ -21,18 +21,19 @@ pub(super) struct Row {
     pub(super) span: Span,
 }
 
-/// Returns true if a file may be a table, by its name. Nothing of another file is read or quoted: whoever wrote the name need not be
-/// allowed to read it.
+/// Returns true if the name of a file is that of a table. Other files are not read or quoted: the author of the name
+/// may not have the right to read them.
 pub(super) fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv") || end.eq_ignore_ascii_case("tsv"))
 }
 
 impl Table {
-    /// Reads the table at `path`, which `by` names. White space around fields does not count, empty rows and those that begin with # are left out.
+    /// Reads the table at `path`, which `by` names. White space around fields does not count, empty rows and those that
+    /// begin with # are left out.
     ///
     /// # Errors
-    /// A file that cannot be read, column names that are missing or there twice, rows with fewer or more fields than there are columns, and
-    /// quotes that are not closed.
+    /// A file that cannot be read, column names that are missing or there twice, rows with fewer or more fields than
+    /// there are columns, and quotes that are not closed.
     pub(super) fn read(by: &Source, path: &Path) -> Result<Self, Problems> {
         let source = by.open(path)?;
         let mut log = Log::new(&source);
@@ -48,7 +49,7 @@ impl Table {
             .from_reader(text.as_bytes());
         let mut rows = Vec::new();
         let mut fields = StringRecord::new();
-        // What is in memory and is UTF-8 can always be read; ends of lines and quotes are looked at below.
+        // UTF-8 in memory can always be read; line ends and quotes are checked below.
         while reader.read_record(&mut fields).unwrap_or(false) {
             let start = mark + fields.position().map_or(0, |at| at.byte() as usize);
             let end = mark + reader.position().byte() as usize;
@@ -58,13 +59,13 @@ impl Table {
         let columns = rows.next().map(|head| (columns(&head, &mut log), head.span));
         let Some((columns, head)) = columns else {
             let why = "the table is empty".to_owned();
-            let help = "its first row has the names of its columns, and each further one is a class".to_owned();
+            let help = "the first row names the columns, and each further row is a class".to_owned();
             log.error(0..0, ProblemKind::Row { why, help });
             return Err(log.into_errors());
         };
         let rows: Vec<Row> = rows.filter(|row| is_whole(row, &columns, &mut log)).collect();
         if rows.is_empty() && !log.has_errors() {
-            let why = "the table has column names and no row".to_owned();
+            let why = "the table has column names and no rows".to_owned();
             log.error(head, ProblemKind::Row { why, help: "add a row for each class".to_owned() });
         }
         if log.has_errors() { Err(log.into_errors()) } else { Ok(Self { source, columns, rows }) }
@@ -76,7 +77,7 @@ impl Table {
     }
 }
 
-/// The place of a row within what the reader took for it: with empty rows, and rows left out, before it.
+/// Returns the place of a row within the reader's range, which includes preceding empty rows and comments.
 pub(crate) fn row(text: &str, mut span: Span) -> Span {
     let is_left_out = |line: &str| line.trim().is_empty() || line.starts_with('#');
     while let Some(line) = text[span.clone()].split_inclusive('\n').next()
@@ -88,7 +89,7 @@ pub(crate) fn row(text: &str, mut span: Span) -> Span {
     span.start..span.start + len
 }
 
-/// What stands between fields: a tab in a .tsv, else a comma, or a semicolon where the names of the columns have no comma.
+/// Returns the delimiter of fields: a tab in a .tsv, else a comma, or a semicolon if the column names have no comma.
 fn delimiter(path: &Path, text: &str) -> u8 {
     let names = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
     match path.extension() {
@@ -108,7 +109,7 @@ fn columns(head: &Row, log: &mut Log) -> Vec<String> {
         } else {
             continue;
         };
-        let help = "the first row has a name for each column, each once".to_owned();
+        let help = "give each column a unique name in the first row".to_owned();
         log.error(head.span.clone(), ProblemKind::Row { why, help });
     }
     names
@@ -118,10 +119,10 @@ fn columns(head: &Row, log: &mut Log) -> Vec<String> {
 fn is_whole(row: &Row, columns: &[String], log: &mut Log) -> bool {
     let fields = row.fields.len();
     let (why, help) = if row.fields.iter().any(|field| field.contains(['\n', '\r'])) {
-        ("a quote is not closed on its line".to_owned(), "a quote within quotes is written twice: \"\"".to_owned())
+        ("a quote is not closed on its line".to_owned(), "double a quote within quotes: \"\"".to_owned())
     } else if fields != columns.len() {
         let fields = if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") };
-        let help = format!("the columns are {}; leave a field empty where a class has none", columns.join(", "));
+        let help = format!("the columns are {}; leave a field empty for no value", columns.join(", "));
         (format!("this row has {fields}, and there are {} columns", columns.len()), help)
     } else {
         return true;

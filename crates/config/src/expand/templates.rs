@@ -17,7 +17,7 @@ pub(super) struct Templates<'a> {
 
 struct Template<'a> {
     entries: Vec<Entry<'a, 'a>>,
-    /// The template that it is built on, and where it says so.
+    /// The template that it extends, and the place of the reference.
     base: Option<(String, Span)>,
 }
 
@@ -31,8 +31,8 @@ impl<'a> Templates<'a> {
                 "classes" => "classes",
                 _ => continue,
             };
-            let help = "write [template.NAME] or [[classes]], with a line for each key below it";
-            let why = "is no table with a header of its own".to_owned();
+            let help = "write [template.NAME] or [[classes]], with one key per line below it";
+            let why = "is not a table with its own header".to_owned();
             log.error(entry.span, ProblemKind::Misplaced { key, why, help });
         }
         for section in sections.iter().filter(|section| section.is_template()) {
@@ -43,12 +43,12 @@ impl<'a> Templates<'a> {
             let [_, name] = &section.path[..] else {
                 match section.path.len() {
                     1 => refuse("needs a name", "write [template.NAME]"),
-                    _ => refuse("has no tables of its own", "write a key with { ... } in one line of [template.NAME]"),
+                    _ => refuse("cannot contain tables", "write a key with { ... } in one line of [template.NAME]"),
                 }
                 continue;
             };
             if section.is_list {
-                refuse("is one table for each name", "write [template.NAME], in single brackets");
+                refuse("is a single table for each name", "write [template.NAME], in single brackets");
                 continue;
             }
             let mut template = Template { entries: Vec::new(), base: None };
@@ -56,8 +56,8 @@ impl<'a> Templates<'a> {
                 if entry.key == "template" {
                     template.base = text_of(&entry, log).map(|name| (name.to_owned(), entry.span.clone()));
                 } else if let Some(&key) = OWN_KEYS.iter().find(|&&own| own == entry.key) {
-                    let why = "is another one for each class, and this is a template".to_owned();
-                    log.error(entry.span, ProblemKind::Misplaced { key, why, help: "set it at the classes" });
+                    let why = "must differ for each class and cannot be in a template".to_owned();
+                    log.error(entry.span, ProblemKind::Misplaced { key, why, help: "set it in each class" });
                 } else if entry.is_plain {
                     template.entries.push(entry);
                 } else {
@@ -76,8 +76,8 @@ impl<'a> Templates<'a> {
         Some((text_of(&entry, log)?.to_owned(), entry.span))
     }
 
-    /// The keys of a template, those of its own first, then those of the one that it is built on; a key may come twice, and the first counts.
-    /// `at` is the place where it is named.
+    /// Returns the keys of a template, its own first, then those of the template that it extends; of duplicate keys the
+    /// first applies. `at` is the place of the reference.
     pub(super) fn entries_of(&self, name: &str, at: Span, log: &mut Log) -> Vec<Entry<'a, 'a>> {
         let mut all = Vec::new();
         let mut path: Vec<&str> = Vec::new();
@@ -88,8 +88,8 @@ impl<'a> Templates<'a> {
                 break;
             };
             if path.contains(&name) {
-                let why = format!("{name:?} is built on itself: {} -> {name}", path.join(" -> "));
-                let help = "take the key out of one of them";
+                let why = format!("{name:?} depends on itself: {} -> {name}", path.join(" -> "));
+                let help = "remove the key from one of them";
                 log.error(at, ProblemKind::Misplaced { key: "template", why, help });
                 break;
             }
@@ -105,12 +105,12 @@ impl<'a> Templates<'a> {
         self.by_name.contains_key(name)
     }
 
-    /// What to say of a name that no template has.
+    /// The error for a name without a template.
     pub(super) fn unknown(&self, name: &str) -> ProblemKind {
         unknown_word("template", name, self.names.iter().copied())
     }
 
-    /// The same with what may have been meant, as part of a sentence.
+    /// The same with a suggestion, as part of a sentence.
     pub(super) fn hint(&self, name: &str) -> String {
         match closest(name, self.names.iter().copied()) {
             Some(known) => format!("did you mean {known:?}?"),
@@ -122,7 +122,7 @@ impl<'a> Templates<'a> {
 
 /// A key of a table within a table has no text that could stand elsewhere.
 pub(super) fn refuse_dotted(entry: &Entry<'_, '_>, log: &mut Log) {
-    let why = format!("{:?} is not written in one piece", entry.key);
+    let why = format!("{:?} is split over several tables", entry.key);
     log.error(entry.span.clone(), ProblemKind::Row { why, help: format!("write {} = {{ ... }}", entry.key) });
 }
 

@@ -59,7 +59,7 @@ fn with_table(link: &str, table: &str) -> Source {
     SourceText::among("dir/link.toml", link, Arc::new(Memory::new(tables)))
 }
 
-/// The text that it is written out to, or what is wrong.
+/// Returns the expanded text, or its errors.
 fn written(link: &str, table: &str) -> Result<String, String> {
     let made = expand(&with_table(link, table));
     made.map(|source| source.inner().to_owned()).map_err(|problems| problems.lines())
@@ -156,7 +156,7 @@ fn what_is_wrong_with_a_row_is_said_of_the_row_and_what_is_wrong_with_a_template
         ("name,template\na,u\n", "dir/t.csv:2:1: error: there is no template \"u\"; did you mean \"t\"?"),
         ("name,match\na,dst host 10.0.0.1;dst nett 10.0.0.2\n", "dir/t.csv:2:1: error: "),
         ("", "dir/t.csv:1:1: error: the table is empty"),
-        ("name,guarantee\n", "dir/t.csv:1:1: error: the table has column names and no row"),
+        ("name,guarantee\n", "dir/t.csv:1:1: error: the table has column names and no rows"),
         ("site,guarantee\nn,1mbit\n", "dir/link.toml:8:1: error: [[classes]] has no \"name\""),
     ];
     for (table, wanted) in of_rows {
@@ -178,30 +178,30 @@ fn what_is_wrong_with_templates_and_tables_is_said_at_its_place() {
         ("[[class]]\nname = \"a\"\ntemplate = 3\n", "3:1: error: \"template\" must be a name in quotes, not integer"),
         (
             "[template.a]\ntemplate = \"b\"\n[template.b]\ntemplate = \"a\"\n[[class]]\nname = \"x\"\ntemplate = \"a\"\n",
-            "is built on itself: a -> b -> a",
+            "depends on itself: a -> b -> a",
         ),
         ("[template]\nx = 1\n[[class]]\nname = \"x\"\n", "1:1: error: \"template\" needs a name"),
-        ("[[template.a]]\nweight = 1\n", "1:1: error: \"template\" is one table for each name"),
-        ("[template.a.contract]\nbytes = \"1kB\"\n", "1:1: error: \"template\" has no tables of its own"),
-        ("[template.a]\ncontract.bytes = \"1kB\"\n", "\"contract\" is not written in one piece"),
-        ("[template.a]\nname = \"x\"\n", "2:1: error: \"name\" is another one for each class"),
-        ("template = { a = { weight = 1 } }\n", "1:1: error: \"template\" is no table with a header of its own"),
-        ("classes = [{ from = \"t.csv\" }]\n", "1:1: error: \"classes\" is no table with a header of its own"),
+        ("[[template.a]]\nweight = 1\n", "1:1: error: \"template\" is a single table for each name"),
+        ("[template.a.contract]\nbytes = \"1kB\"\n", "1:1: error: \"template\" cannot contain tables"),
+        ("[template.a]\ncontract.bytes = \"1kB\"\n", "\"contract\" is split over several tables"),
+        ("[template.a]\nname = \"x\"\n", "2:1: error: \"name\" must differ for each class"),
+        ("template = { a = { weight = 1 } }\n", "1:1: error: \"template\" is not a table with its own header"),
+        ("classes = [{ from = \"t.csv\" }]\n", "1:1: error: \"classes\" is not a table with its own header"),
         ("[[classes]]\nname = \"{name}\"\n", "1:1: error: [[classes]] has no \"from\""),
-        ("[[classes]]\nfrom = \"/etc/shadow\"\n", "2:1: error: \"from\" of \"/etc/shadow\" is no table by its name"),
+        ("[[classes]]\nfrom = \"/etc/shadow\"\n", "2:1: error: \"from\" of \"/etc/shadow\" is not the name of a table"),
         (
             "[[classes]]\nfrom = \"t.csv\"\nguarantee = \"{up}mbit\"\n",
             "3:1: error: the table has no column \"up\"; there are: name, down",
         ),
         ("[[classes]]\nfrom = \"t.csv\"\nguarantee = \"{dow}mbit\"\n", "did you mean {down}?"),
-        ("[[classes]]\nfrom = \"t.csv\"\nguarantee = \"{down\"\n", "3:1: error: a brace in \"{down\" has no other"),
-        ("[[classes]]\nfrom = \"t.csv\"\nclassid = \"1:2\"\n", "3:1: error: \"classid\" is another one for each class"),
+        ("[[classes]]\nfrom = \"t.csv\"\nguarantee = \"{down\"\n", "3:1: error: unmatched brace in \"{down\""),
+        ("[[classes]]\nfrom = \"t.csv\"\nclassid = \"1:2\"\n", "3:1: error: \"classid\" must differ for each class"),
         ("[[classes]]\nfrom = \"t.csv\"\n[classes.contract]\nbytes = \"1kB\"\n", "error: "),
     ] {
         let says = read(&format!("{link}[link]\nrate = \"1gbit\"\n"), table).unwrap_err();
         assert!(says.contains(wanted) && says.contains("dir/link.toml"), "{link:?}: {says}");
     }
-    // A text that came by itself names no files.
+    // A text without files names none.
     let text = "[link]\nrate = \"1gbit\"\n[[classes]]\nfrom = \"t.csv\"\n";
     let says = LinkFile::parse("sent", text, &ReadOptions::default()).unwrap_err().lines();
     assert!(
@@ -246,7 +246,7 @@ fn braces_written_twice_are_braces_and_numbers_and_flags_stand_without_quotes() 
         "[[classes]]\nfrom = \"t.csv\"\nname = \"{{{name}}}\"\nweight = \"{w}\"\nbounded = \"{b}\"\nqueue = \"fifo\"\n";
     let made = written(link, "name,w,b\n7,3,true\n").unwrap();
     assert_eq!(made, "[[class]]\nname = \"{7}\"\nweight = 3\nbounded = true\nqueue = \"fifo\"\n\n");
-    // What is written out is written out.
+    // Expansion is idempotent.
     assert_eq!(written(&made, ""), Ok(made.clone()));
 }
 

@@ -1,4 +1,4 @@
-//! A text that is made from parts of another, and where each part comes from.
+//! A text made from parts of another, with the origin of each part.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ impl Writer {
         self.from(start, OriginFrom::Copy(span.start), Arc::clone(&self.source));
     }
 
-    /// What has no place of its own.
+    /// Adds text without a place of its own.
     pub(super) fn add(&mut self, text: &str) {
         self.is_changed = true;
         self.text.push_str(text);
     }
 
-    /// What was made from a place in another source.
+    /// Adds text that was made from a place in another source.
     pub(super) fn made(&mut self, text: &str, source: &Source, place: Span) {
         self.is_changed = true;
         let start = self.text.len();
@@ -49,7 +49,7 @@ impl Writer {
         self.text.len()
     }
 
-    /// The source itself where nothing is different.
+    /// Returns the source itself if nothing is different.
     pub(super) fn finish(self, included: Vec<Source>) -> Source {
         if !self.is_changed && self.text == self.source.inner() {
             return self.source;

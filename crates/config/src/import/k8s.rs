@@ -1,11 +1,14 @@
-//! Kubernetes: the bandwidth annotations of pods, as `kubectl get pods -A -o json` or `-o yaml` prints them, and of manifests.
+//! Kubernetes: the bandwidth annotations of pods, from the output of `kubectl get pods -A -o json` or `-o yaml`, and of
+//! manifests.
 //!
-//! Source: the documentation of Kubernetes (network plugins, support of traffic shaping) and of the CNI plugin `bandwidth`, which limits each pod by a token
-//! bucket of its own. Values are quantities of Kubernetes in bit/s: `10M`, `1Gi`.
+//! Source: the documentation of Kubernetes (network plugins, support of traffic shaping) and of the CNI plugin
+//! `bandwidth`, which polices each pod with its own token bucket. Values are Kubernetes quantities in bit/s: `10M`,
+//! `1Gi`.
 //!
-//! Nothing shares out a node's link among its pods there. Here a pod's limit is its ceiling, and all pods of a node have equal shares of its link.
+//! Kubernetes does not share a node's link among its pods. Here a pod's limit is its ceiling, and all pods of a node
+//! have equal shares of its link.
 //!
-//! A manifest has no address: its pods get one when they run. So its classes have no match, which is said.
+//! A manifest has no address: its pods get one when they run. So its classes have no match, with a note.
 
 mod objects;
 #[cfg(test)]
@@ -23,18 +26,18 @@ use crate::problem::{Log, Problems, Source, SourceText};
 use crate::units::show_bps;
 use crate::yaml::{self, Node};
 
-/// What the pods leave open.
+/// Values that the pods do not give.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the node's link carries, in each direction.
+    /// Rate of the node's link, in each direction.
     pub rate: Rate,
-    /// The node whose pods are meant, where there are several.
+    /// Node of the pods, if there are several.
     pub node: Option<String>,
-    /// Which directions; down (ingress) alone when empty.
+    /// Directions to import; down (ingress) only when empty.
     pub directions: Vec<Direction>,
 }
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -60,7 +63,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         let objects = Objects::read(&documents, options.node.as_deref(), source, &mut notes, &mut log);
         templates = objects.templates.len();
         if objects.pods.len() + templates == 0 && !log.has_errors() {
-            wrong(0..0, "no pod is left to import", "give pods that run, and have an address", &mut log);
+            wrong(0..0, "there is no pod to import", "export running pods, which have addresses", &mut log);
         }
         all = in_order(objects.pods, &mut log);
         all.extend(objects.templates);
@@ -80,12 +83,12 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     if templates > 0 {
         kept.push(format!("{templates} pods of manifests with their limits, without addresses"));
     }
-    let what = "limits: each pod has a token bucket of its own there, and nothing shares out the node's link; here the limit is a ceiling, and pods have equal shares of the link";
+    let what = "limits: Kubernetes polices each pod with its own token bucket and does not share the node's link; here the limit is a ceiling, and pods have equal shares of the link";
     notes.changed(source, None, what.to_owned());
     sound(links, kept, notes.all)
 }
 
-/// Pods with longer prefixes before those whose prefixes contain them.
+/// Sorts pods with longer prefixes before those whose prefixes contain them.
 fn in_order(pods: Vec<Pod>, log: &mut Log) -> Vec<Pod> {
     match order(&pods.iter().map(|pod| pod.prefixes.clone()).collect::<Vec<_>>()) {
         Ok(order) => {
@@ -96,7 +99,7 @@ fn in_order(pods: Vec<Pod>, log: &mut Log) -> Vec<Pod> {
         }
         Err(Conflict::Same { first, second, prefix } | Conflict::Crossed { first, second, prefix }) => {
             let what = format!("the pods {} and {} both have {prefix}", pods[first].name, pods[second].name);
-            wrong(pods[second].at.clone(), what, "give pods of one cluster that run now", log);
+            wrong(pods[second].at.clone(), what, "export the running pods of a single cluster", log);
             Vec::new()
         }
     }
@@ -114,7 +117,7 @@ fn plan(pods: &[Pod], options: &Options, direction: Direction) -> Plan {
             ..Class::default()
         })
         .collect();
-    classes.push(Class { name: names.make("others"), remark: "what is no pod's".to_owned(), ..Class::default() });
+    classes.push(Class { name: names.make("others"), remark: "traffic of no pod".to_owned(), ..Class::default() });
     Plan {
         name: direction.as_str().to_owned(),
         rate: options.rate.bps(),
@@ -126,7 +129,7 @@ fn plan(pods: &[Pod], options: &Options, direction: Direction) -> Plan {
     }
 }
 
-/// A quantity of Kubernetes as a whole number from 1 to 10^12; what is behind the point is cut off.
+/// Parses a Kubernetes quantity as a whole number from 1 to 10^12; the fraction is truncated.
 fn quantity(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

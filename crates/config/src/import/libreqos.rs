@@ -1,9 +1,10 @@
 //! LibreQoS: `ShapedDevices.csv` and `network.json`.
 //!
-//! Source: the project's documentation (configuration, advanced configuration, backend architecture) and the example files that it
-//! publishes, in the variants of versions 1.1 to 2.0. How LibreQoS lends is what its documentation says of it and what its `tc` commands set up:
+//! Source: the project's documentation (configuration, advanced configuration, backend architecture) and the example
+//! files that it publishes, in the variants of versions 1.1 to 2.0. LibreQoS' lending is that of its documentation and
+//! its `tc` commands:
 //!
-//! | there | what it is |
+//! | LibreQoS | meaning |
 //! | --- | --- |
 //! | a node | a class of HTB whose rate and ceil are its capacity, or its parent's where that is less |
 //! | a circuit | rate and ceil are minimum and maximum, no more than the node's; `prio 3` |
@@ -11,8 +12,9 @@
 //! | minimums of a node's circuits above its capacity | 1 Mbit/s for all of them, or 10 kbit/s where that is too much |
 //! | traffic of no circuit | a class of a quarter of the link, `prio 5` |
 //!
-//! Here a node is guaranteed what its circuits are guaranteed together, and its capacity is its ceiling. So subscribers share a site as if they
-//! were side by side, in proportion to their minimums; an access point gets more because it has more subscribers, not because its radio is faster.
+//! Here a node is guaranteed the sum of its circuits, and its capacity is its ceiling. So subscribers share a site as
+//! if they were siblings, in proportion to their minimums; an access point gets more because it has more subscribers,
+//! not because its radio is faster.
 
 mod devices;
 mod network;
@@ -34,16 +36,16 @@ use crate::matching::{IpVersion, Prefix};
 use crate::problem::{Log, Problems, Source, SourceText};
 use crate::units::show_bps;
 
-/// What the files leave open.
+/// Values that the files do not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which directions; down alone when empty.
+    /// Directions to import; down only when empty.
     pub directions: Vec<Direction>,
-    /// What the link carries, in each direction; without it what the nodes at the top may send together.
+    /// Rate of the link, in each direction; without it the sum of the topmost nodes.
     pub rate: Option<Rate>,
     /// Keep HTB, with LibreQoS' quanta and priorities.
     pub as_is: bool,
-    /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
+    /// Weights for sharing spare bandwidth; without meaning if the tool's own lending is kept.
     pub weights: Weights,
 }
 
@@ -54,7 +56,7 @@ const LINK_QUANTUM: u64 = 60_000;
 /// A frame with two VLAN tags, in bytes.
 const MTU: u32 = 1522;
 
-/// Reads the texts of `ShapedDevices.csv` and `network.json`, each with what errors call it.
+/// Reads the texts of `ShapedDevices.csv` and `network.json`, each with its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with one of them, at its place.
@@ -69,7 +71,7 @@ pub fn import(devices: (&str, &str), network: Option<(&str, &str)>, options: &Op
 /// As [`import`].
 pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
-    // {} is a network without nodes, whose circuits all hang off the link.
+    // {} is a network without nodes: all circuits are directly below the link.
     let network = network.map(|source| Network::read(source, &mut notes)).transpose()?;
     let network = network.filter(|network| !network.nodes.is_empty());
     let mut log = Log::new(devices);
@@ -85,8 +87,8 @@ pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Re
     let unsaid = |node: &Node| !node.is_virtual && both.iter().any(|&direction| node.capacity(direction).is_none());
     let says = top().any(|node| !node.is_virtual) && !top().any(unsaid);
     if options.rate.is_none() && !says && !log.has_errors() {
-        let help = "name it with --rate 1gbit, or the nodes of the network with --network network.json";
-        wrong(0..0, "nothing says what the link carries", help, &mut log);
+        let help = "pass --rate 1gbit, or the nodes of the network with --network network.json";
+        wrong(0..0, "the rate of the link is unknown", help, &mut log);
     }
     if log.has_errors() {
         return Err(log.into_errors());
@@ -112,8 +114,8 @@ pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Re
     sound(links, kept, notes.all)
 }
 
-/// Takes an address from all circuits but the first that has it. LibreQoS warns of IPv4 addresses that two have, as its own example does, and refuses
-/// such prefixes of IPv6.
+/// Takes an address from all circuits but the first that has it. LibreQoS warns of IPv4 addresses that two have, as its
+/// own example does, and refuses such prefixes of IPv6.
 fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, log: &mut Log) {
     let mut owners: HashMap<Prefix, usize> = HashMap::new();
     for at in 0..circuits.len() {
@@ -127,11 +129,11 @@ fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, lo
             let (here, first) = (circuits[at].at.clone(), circuits[owner].at.clone());
             if prefix.version() == IpVersion::V6 {
                 let what = format!("{prefix} belongs to two circuits");
-                wrong_also(here, what, "take it out of one of them", first, "and here", log);
+                wrong_also(here, what, "remove it from one of them", first, "and here", log);
             } else {
                 let line = 1 + source.inner()[..first.start].matches('\n').count();
                 let what = format!(
-                    "{prefix} belongs to the circuit \"{}\" of line {line} already, which keeps it; \"{}\" does without",
+                    "{prefix} belongs to circuit \"{}\" of line {line}; it is removed from \"{}\"",
                     circuits[owner].name, circuits[at].name
                 );
                 notes.changed(source, Some(here), what);
@@ -141,7 +143,7 @@ fn once_each(source: &Source, circuits: &mut Vec<Circuit>, notes: &mut Notes, lo
     circuits.retain(|circuit| !circuit.prefixes.is_empty());
 }
 
-/// Puts circuits with longer prefixes before those whose prefixes contain them.
+/// Sorts circuits with longer prefixes before those whose prefixes contain them.
 fn in_order(circuits: &mut Vec<Circuit>, log: &mut Log) {
     let prefixes: Vec<_> = circuits.iter().map(|circuit| circuit.prefixes.clone()).collect();
     match order(&prefixes) {
@@ -153,13 +155,13 @@ fn in_order(circuits: &mut Vec<Circuit>, log: &mut Log) {
         Err(conflict) => {
             let (first, second, what, help) = match conflict {
                 Conflict::Same { first, second, prefix } => {
-                    (first, second, format!("{prefix} belongs to two circuits"), "take it out of one of them")
+                    (first, second, format!("{prefix} belongs to two circuits"), "remove it from one of them")
                 }
                 Conflict::Crossed { first, second, prefix } => (
                     first,
                     second,
-                    format!("{prefix} of one circuit lies within a prefix of another, and the other way round"),
-                    "give each prefix a circuit of its own",
+                    format!("prefixes of two circuits contain each other, {prefix} among them"),
+                    "give each prefix its own circuit",
                 ),
             };
             wrong_also(circuits[second].at.clone(), what, help, circuits[first].at.clone(), "and here", log);
@@ -254,13 +256,13 @@ impl Made<'_> {
         let sum = sum.clamp(1, Rate::MAX.bps());
         if let Some(source) = at {
             let what = format!(
-                "nothing says what the link carries {}; taken for it: {}, what the nodes at the top carry together; --rate says it",
+                "the rate of the link {} is not given; assumed: {}, the sum of the topmost nodes; set it with --rate",
                 self.direction.as_str(),
                 show_bps(sum)
             );
             notes.changed(source, None, what);
         }
-        (sum, "what the nodes at the top carry together".to_owned())
+        (sum, "the sum of the topmost nodes".to_owned())
     }
 
     /// Adds the nodes that have circuits, and gives the position of each node's class.
@@ -301,7 +303,8 @@ impl Made<'_> {
         places
     }
 
-    /// What LibreQoS makes of the minimums: all of a node's are replaced where they exceed what it has, in either direction.
+    /// Computes the minimums as LibreQoS does: all minimums of a node are replaced if they exceed its capacity, in
+    /// either direction.
     fn minimums(&self, nodes: &[Option<usize>], plan: &Plan) -> Vec<u64> {
         const MBIT: u64 = 1_000_000;
         // By node: the sums of both directions, and how many circuits.
@@ -344,7 +347,7 @@ impl Made<'_> {
         };
         let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
         let what = format!(
-            "{}: the minimums below {whose} are {asked} together, and it has {}: they are scaled down in proportion; LibreQoS makes all of a node's the same, 1 Mbit/s or 10 kbit/s",
+            "{}: the minimums below {whose} add up to {asked}, more than its {}: they are scaled down in proportion; LibreQoS sets all minimums of a node to 1 Mbit/s or 10 kbit/s",
             self.direction.as_str(),
             show_bps(over.has)
         );
@@ -358,7 +361,7 @@ impl Made<'_> {
         }
     }
 
-    /// What is the same for every class, said once.
+    /// Adds the notes that apply to every class.
     fn meanings(&self, plan: &Plan, share: u64, r2q: u64, notes: &mut Notes) {
         let first = self.options.directions.first().copied().unwrap_or_default();
         if self.direction != first {
@@ -366,12 +369,12 @@ impl Made<'_> {
         }
         let mut say = |what: String| notes.changed(self.devices, None, what);
         say(format!(
-            "quanta: LibreQoS lends what a node has left by the maximum rates (quantum = maximum / {r2q}, at least {MIN_QUANTUM} B); here it is shared in proportion to the minimums, max-min fair"
+            "quanta: LibreQoS shares the spare bandwidth of a node by maximum rates (quantum = maximum / {r2q}, at least {MIN_QUANTUM} B); here it is shared in proportion to the minimums, max-min fair"
         ));
         if plan.classes.iter().any(|class| class.parent.is_some() && class.floor.is_none())
             || !self.network.nodes.is_empty()
         {
-            say("nodes: LibreQoS guarantees a node all of its capacity, also where the nodes of a site add up to more than the site; here a node is guaranteed the minimums below it, and its capacity is its ceiling".to_owned());
+            say("nodes: LibreQoS guarantees each node its full capacity, even if the nodes of a site exceed the site; here a node is guaranteed the minimums below it, and its capacity is its ceiling".to_owned());
         }
         say(format!(
             "traffic of no circuit: LibreQoS gives it a quarter of the link at a lower priority; here it is the class \"{}\", guaranteed {}",
@@ -382,7 +385,7 @@ impl Made<'_> {
         if cake > 0 {
             let circuits = if cake == 1 { "1 circuit".to_owned() } else { format!("{cake} circuits") };
             say(format!(
-                "cake, of {circuits}: fq_codel instead, which has no tins for code points and no fairness between the hosts of a circuit"
+                "cake, of {circuits}: fq_codel instead, without tins and without fairness between the hosts of a circuit"
             ));
         }
     }

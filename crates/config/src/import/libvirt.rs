@@ -1,18 +1,18 @@
 //! libvirt: `<bandwidth>` of domains' interfaces, and of the network that they belong to.
 //!
-//! Source: libvirt's documentation of the domain and network formats. Averages, peaks and floors are in kilobytes (1000 B) per second, bursts in kibibytes.
-//! `inbound` is what a machine, or the network's machines together, receive.
+//! Source: libvirt's documentation of the domain and network formats. Averages, peaks and floors are in kilobytes (1000
+//! B) per second, bursts in kibibytes. `inbound` is traffic that a machine, or all machines of the network, receive.
 //!
 //! | there | here |
 //! | --- | --- |
 //! | `average` of an interface | ceiling |
 //! | `floor` of an interface | guarantee |
 //! | `average` of a network | rate of the link |
-//! | `<bandwidth>` of a port group | that of each of its interfaces that has none of its own |
+//! | `<bandwidth>` of a port group | that of each of its interfaces without one |
 //!
-//! Frames are told apart by addresses: those that the network gives to their MAC (`<dhcp><host mac=... ip=.../>`), those of `<ip address=...>` in the
-//! interface, and the parameters `IP` and `IPV6` of its `<filterref>`. An interface without any, such as one at a bridge, is told by its MAC, which
-//! frames have where no router lies between.
+//! Frames are matched by addresses: those that the network assigns to their MAC (`<dhcp><host mac=... ip=.../>`), those
+//! of `<ip address=...>` in the interface, and the parameters `IP` and `IPV6` of its `<filterref>`. An interface
+//! without any, such as one at a bridge, is matched by its MAC, which works without a router in between.
 
 #[cfg(test)]
 mod tests;
@@ -31,18 +31,18 @@ use crate::problem::{Log, Problems, Source, SourceText, Span};
 use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
 use crate::units::show_bps;
 
-/// What the files leave open.
+/// Values that the files do not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the link carries, in each direction; without it the average of the network.
+    /// Rate of the link, in each direction; without it the average of the network.
     pub rate: Option<Rate>,
-    /// Which directions; down (inbound) alone when empty.
+    /// Directions to import; down (inbound) only when empty.
     pub directions: Vec<Direction>,
     /// Keep HTB.
     pub as_is: bool,
 }
 
-/// Reads texts, each with what errors call it.
+/// Reads texts, each with its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with the first of them that is wrong.
@@ -68,7 +68,7 @@ struct Interface {
     prefixes: Vec<Prefix>,
     /// Inbound and outbound; `None` without a `<bandwidth>`.
     own: Option<[Limits; 2]>,
-    /// The network that it belongs to, and its port group there, where they are named.
+    /// Its network and port group, if they are named.
     network: Option<String>,
     group: Option<String>,
     /// Its own limits, else those of its port group.
@@ -101,7 +101,7 @@ impl Interface {
 struct Found {
     interfaces: Vec<Interface>,
     addresses: HashMap<Mac, Vec<Prefix>>,
-    /// Of the network: inbound and outbound, and where it says so.
+    /// Limits of the network, inbound and outbound, with their places.
     network: [Limits; 2],
     network_name: String,
     groups: Vec<Group>,
@@ -126,7 +126,7 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems>
                 wrong(
                     start..start,
                     format!("this is not XML: {error}"),
-                    "give what virsh dumpxml or virsh net-dumpxml prints",
+                    "pass the output of virsh dumpxml or virsh net-dumpxml",
                     &mut log,
                 );
             }
@@ -142,7 +142,7 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems>
         let mut log = Log::new(second);
         wrong(
             at.clone(),
-            "this is a second network, and a link is one",
+            "this is a second network; a link has one",
             "import each network with its own domains",
             &mut log,
         );
@@ -159,24 +159,22 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems>
         let network = found.network[direction as usize];
         match options.rate.map(Rate::bps).or(network.average) {
             None => {
-                let what = format!("nothing says what the link carries {}", direction.as_str());
-                wrong(0..0, what, "name it with --rate 1gbit, or give the network with its <bandwidth>", &mut log);
+                let what = format!("the rate of the link {} is unknown", direction.as_str());
+                wrong(0..0, what, "pass --rate 1gbit, or the network with its <bandwidth>", &mut log);
             }
             Some(rate) => {
                 let plan = plan(&interfaces, rate, options.rate.is_some(), direction);
                 if options.as_is && plan.lending.is_none() {
-                    let what = format!(
-                        "no interface has a floor {}, so that libvirt lends nothing that could be kept",
-                        direction.as_str()
-                    );
-                    wrong(0..0, what, "leave --as-is out", &mut log);
+                    let what =
+                        format!("no interface has a floor {}, so --as-is has no lending to keep", direction.as_str());
+                    wrong(0..0, what, "remove --as-is", &mut log);
                     break;
                 }
                 let (link, fitted) = write::link(&plan, "libvirt", source.name(), options.as_is);
                 for over in fitted.over {
                     let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
                     let what = format!(
-                        "the floors are {asked} together, and the link has {}: they are scaled down in proportion",
+                        "the floors add up to {asked}, more than the link's {}: they are scaled down in proportion",
                         show_bps(over.has)
                     );
                     notes.changed(source, None, what);
@@ -197,7 +195,7 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems>
     if peaks > 0 {
         notes.left_out(source, None, format!("{peaks} peaks, with their bursts: a ceiling here is the average"));
     }
-    let what = "floors: libvirt's HTB shares what is left by quanta; here it is shared in proportion to the guarantees, max-min fair";
+    let what = "floors: libvirt's HTB shares spare bandwidth by quanta; here it is shared in proportion to the guarantees, max-min fair";
     notes.changed(source, None, what.to_owned());
     let kept = vec![match interfaces.len() {
         1 => "1 interface with addresses or a MAC, average and floor".to_owned(),
@@ -252,16 +250,16 @@ fn file(document: &Document<'_>, source: &Source, found: &mut Found, log: &mut L
                             found.addresses.entry(mac).or_default().push(prefix);
                         }
                     }
-                    None => wrong(host.range(), format!("\"{ip}\" is no address"), "write ip='192.168.122.5'", log),
+                    None => wrong(host.range(), format!("\"{ip}\" is not an address"), "write ip='192.168.122.5'", log),
                 }
             }
         }
         other => {
-            let what = format!("this is a <{other}>, and neither a <domain> nor a <network>");
+            let what = format!("this is a <{other}>, not a <domain> or <network>");
             wrong(
                 root.range().start..root.range().start,
                 what,
-                "give what virsh dumpxml or virsh net-dumpxml prints",
+                "pass the output of virsh dumpxml or virsh net-dumpxml",
                 log,
             );
         }
@@ -273,7 +271,7 @@ fn mac(node: Node<'_, '_>, attribute: &str, log: &mut Log) -> Option<Mac> {
     let text = node.attribute(attribute)?;
     let mac = Mac::parse(text.trim());
     if mac.is_none() {
-        wrong(node.range(), format!("\"{text}\" is no MAC"), "write 52:54:00:12:34:56", log);
+        wrong(node.range(), format!("\"{text}\" is not a MAC address"), "write 52:54:00:12:34:56", log);
     }
     mac
 }
@@ -292,7 +290,7 @@ fn own_prefixes(interface: Node<'_, '_>) -> Vec<Prefix> {
     all
 }
 
-/// What machines receive and send, of an interface or a network.
+/// Reads the limits of traffic that machines receive and send, of an interface or a network.
 fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
     let bandwidth = node.children().find(|child| child.has_tag_name("bandwidth"));
     ["inbound", "outbound"].map(|way| {
@@ -315,7 +313,8 @@ fn bandwidth(node: Node<'_, '_>, log: &mut Log) -> [Limits; 2] {
     })
 }
 
-/// Gives each interface its limits: its own, else those of its port group, as libvirt does. A group that the network does not have is an error.
+/// Gives each interface its limits: its own, else those of its port group, as libvirt does. A group that the network
+/// does not have is an error.
 fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
     let Found { interfaces, network_name, groups, networks, .. } = found;
     for interface in interfaces {
@@ -333,7 +332,7 @@ fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
                     let what = format!("the network \"{network_name}\" has no port group \"{name}\"");
                     let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
                     let help = match &names[..] {
-                        [] => "take portgroup='...' out, or give the network that has it".to_owned(),
+                        [] => "remove portgroup='...', or pass the network that has it".to_owned(),
                         names => format!("it has: {}", names.join(", ")),
                     };
                     wrong(at, what, help, &mut log);
@@ -344,7 +343,7 @@ fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
             Some(name) => {
                 let network = interface.network.as_deref().unwrap_or_default();
                 let what = format!(
-                    "limits of an interface of {} that its port group \"{name}\" may have: give the network \"{network}\", too (virsh net-dumpxml)",
+                    "possible limits of the port group \"{name}\" of an interface of {}: pass the network \"{network}\", too (virsh net-dumpxml)",
                     interface.name
                 );
                 notes.left_out(&interface.source, Some(at), what);
@@ -361,17 +360,14 @@ fn grouped(found: &mut Found, notes: &mut Notes) -> Result<(), Problems> {
 /// Interfaces with addresses, in the order in which matches count.
 fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interface> {
     let mut all: Vec<Interface> = Vec::new();
-    // Those told by their MAC, by position.
+    // Interfaces matched by MAC, by position.
     let mut by_mac: HashMap<Mac, usize> = HashMap::new();
     for mut interface in std::mem::take(&mut found.interfaces) {
         let given = interface.mac.and_then(|mac| found.addresses.get(&mac));
         interface.prefixes.extend(given.into_iter().flatten());
         match interface.mac {
             None if interface.prefixes.is_empty() => {
-                let what = format!(
-                    "an interface of {} has neither a MAC nor an address that frames could be told by",
-                    interface.name
-                );
+                let what = format!("an interface of {} has neither a MAC nor an IP address to match", interface.name);
                 let at = interface.at.start;
                 notes.left_out(&interface.source, Some(at..at), what);
                 continue;
@@ -380,7 +376,7 @@ fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interf
                 if let Some(other) = by_mac.insert(mac, all.len()) {
                     let what =
                         format!("interfaces of {} and {} both have the MAC {mac}", all[other].name, interface.name);
-                    wrong(0..0, what, "give each of them a MAC of its own, or an address", log);
+                    wrong(0..0, what, "give each its own MAC or IP address", log);
                     return Vec::new();
                 }
             }
@@ -389,18 +385,17 @@ fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interf
         all.push(interface);
     }
     let Some(first) = all.first() else {
-        let what = "no interface with a MAC or an address is left to import";
-        wrong(0..0, what, "give domains with interfaces, as virsh dumpxml prints them", log);
+        let what = "there is no interface with a MAC or an IP address to import";
+        wrong(0..0, what, "pass domains with interfaces, as printed by virsh dumpxml", log);
         return all;
     };
     if !by_mac.is_empty() {
         let told = match by_mac.len() {
-            1 => "an interface is told by its MAC".to_owned(),
-            more => format!("{more} interfaces are told by their MACs"),
+            1 => "1 interface is matched by its MAC".to_owned(),
+            more => format!("{more} interfaces are matched by their MACs"),
         };
         let what = format!(
-            "{told}, for want of an address: run the gateway where no router lies between it and the machines, such as at their bridge, or give the \
-             network's file with <host mac='...' ip='...'/>"
+            "{told}, because no address is known: run the gateway with no router between it and the machines, such as at their bridge, or pass the network's file with <host mac='...' ip='...'/>"
         );
         notes.changed(&first.source, None, what);
     }
@@ -413,7 +408,7 @@ fn told_apart(found: &mut Found, notes: &mut Notes, log: &mut Log) -> Vec<Interf
         }
         Err(Conflict::Same { first, second, prefix } | Conflict::Crossed { first, second, prefix }) => {
             let what = format!("interfaces of {} and {} both have {prefix}", all[first].name, all[second].name);
-            wrong(0..0, what, "give each of them an address of its own", log);
+            wrong(0..0, what, "give each its own address", log);
             Vec::new()
         }
     }
@@ -446,7 +441,7 @@ fn plan(interfaces: &[Interface], rate: u64, asked: bool, direction: Direction) 
     let floors = classes.iter().any(|class| class.floor.is_some());
     classes.push(Class {
         name: names.make("others"),
-        remark: "what is no machine's".to_owned(),
+        remark: "traffic of no machine".to_owned(),
         before: Before { floor: Some(8000), quantum: Some(MIN_QUANTUM), ..Before::default() },
         ..Class::default()
     });

@@ -1,17 +1,18 @@
 //! MikroTik RouterOS: `/queue tree` and `/queue simple` of an export, with the packet marks of `/ip firewall mangle`.
 //!
-//! Source: RouterOS' documentation (queues, hierarchical token bucket, burst, mangle) and exports that people have published.
+//! Source: RouterOS' documentation (queues, hierarchical token bucket, burst, mangle) and exports that people have
+//! published.
 //!
 //! | there | here |
 //! | --- | --- |
 //! | `limit-at`, the committed rate | guarantee; 0 is none |
 //! | `max-limit` | ceiling; 0 is none |
-//! | `priority` 1 to 8 | HTB's priority, where HTB is kept |
-//! | `parent` that is no queue: an interface, `global` | a link |
+//! | `priority` 1 to 8 | HTB's priority, if HTB is kept |
+//! | `parent` other than a queue: an interface, `global` | a link |
 //! | `target`, `dst`, packet marks | matches |
 //!
-//! A simple queue has a pair of each rate: what the target sends, and what it receives. What quanta RouterOS' HTB has is not documented: one frame for every
-//! queue is taken here.
+//! A simple queue has a pair of each rate: for traffic that the target sends, and that it receives. The quanta of
+//! RouterOS' HTB are not documented; one frame for every queue is assumed.
 
 mod link;
 mod mangle;
@@ -42,33 +43,33 @@ pub enum Queues {
     Simple,
 }
 
-/// What the export leaves open.
+/// Values that the export does not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What each link carries; without it what the queues at the top may send together.
+    /// Rate of each link; without it the sum of the topmost queues.
     pub rate: Option<Rate>,
-    /// Which queues; the only ones that there are when absent.
+    /// Kind of queues to import; may be absent if the file has only one kind.
     pub queues: Option<Queues>,
-    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them, a link for each that
-    /// is no queue, when absent.
+    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them,
+    /// a link for each that is no queue, when absent.
     pub parent: Option<String>,
     /// Of simple queues, which directions; down alone when empty.
     pub directions: Vec<Direction>,
     /// Keep HTB, with its priorities.
     pub as_is: bool,
-    /// The weights by which spare bandwidth is shared; without meaning where the tool's own lending is kept.
+    /// Weights for sharing spare bandwidth; without meaning if the tool's own lending is kept.
     pub weights: Weights,
 }
 
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;
 const HTB: &str = "RouterOS' HTB";
-/// Where queues of all interfaces hang.
+/// Parent of queues of all interfaces.
 const GLOBAL: &str = "global";
 /// The remark of the class for packets that no queue takes.
-const OTHERS: &str = "what no queue takes";
+const OTHERS: &str = "traffic without a queue";
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.
@@ -109,7 +110,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     sound(links, kept, reading.notes.all)
 }
 
-/// The interface that is the target of simple queues, where there is one alone.
+/// Returns the target interface of simple queues, if there is exactly one.
 fn only_interface(commands: &[Command]) -> Option<&str> {
     let simple =
         |command: &&Command| command.section == "queue simple" && command.verb == "add" && !command.is_on("disabled");
@@ -119,7 +120,7 @@ fn only_interface(commands: &[Command]) -> Option<&str> {
     interfaces.all(|other| other == first).then_some(first)
 }
 
-/// What keeps the queues of a type, and which addresses share such a queue.
+/// Queue discipline of a queue type, and the addresses that share such a queue.
 type Kind = (String, Option<&'static str>);
 
 /// By name: the types of queues.
@@ -182,7 +183,7 @@ const FIRST_TYPES: [&str; 10] = [
 struct Queue<'c> {
     command: &'c Command,
     name: &'c str,
-    /// `none`, the name of another queue, or where a tree hangs.
+    /// `none`, the name of another queue, or the root of a tree.
     parent: &'c str,
     limit_at: Option<u64>,
     max_limit: Option<u64>,
@@ -192,7 +193,7 @@ struct Queue<'c> {
     per: Option<&'static str>,
 }
 
-/// What is the same of many queues.
+/// Counts of findings that many queues have in common.
 #[derive(Debug, Default)]
 struct Tallies {
     bursts: Tally,
@@ -217,7 +218,7 @@ struct Reading<'a> {
     notes: Notes,
     tallies: Tallies,
     kinds: HashMap<String, Kind>,
-    /// The interface that is the target of simple queues, where there is one alone.
+    /// Target interface of simple queues, if there is exactly one.
     only_interface: Option<&'a str>,
 }
 
@@ -235,19 +236,15 @@ impl<'a> Reading<'a> {
         let queues = match (there("queue tree"), there("queue simple"), self.options.queues) {
             (_, _, Some(asked)) => asked,
             (true, true, None) => {
-                let help = "choose with --queues tree or --queues simple";
-                self.wrong(
-                    &(0..0),
-                    "there are queue trees and simple queues, and a packet goes through one after the other",
-                    help,
-                );
+                let help = "select one with --queues tree or --queues simple";
+                self.wrong(&(0..0), "the file has queue trees and simple queues, and a packet passes both", help);
                 return Vec::new();
             }
             (_, true, None) => Queues::Simple,
             (_, false, None) => Queues::Tree,
         };
         let directions = match (&self.options.directions[..], queues) {
-            // What a tree sees is what leaves by an interface.
+            // A tree shapes traffic that leaves by an interface.
             (_, Queues::Tree) | ([], _) => vec![Direction::Down],
             (asked, _) => asked.to_vec(),
         };
@@ -257,7 +254,7 @@ impl<'a> Reading<'a> {
             let all = self.queues(section, direction);
             if all.is_empty() && !self.log.has_errors() {
                 let what = format!("there is no queue in /{section}");
-                self.wrong(&(0..0), what, "give what /export prints, with the queues in it");
+                self.wrong(&(0..0), what, "pass the output of /export, including the queues");
             }
             if self.log.has_errors() {
                 return links;
@@ -285,7 +282,7 @@ impl<'a> Reading<'a> {
                         let below = all.iter().zip(&tops).filter(|(queue, top)| **top == root && queue.name != root);
                         let below: Vec<&Queue<'_>> = below.map(|(queue, _)| queue).collect();
                         let limit = all.iter().find(|queue| queue.name == root).and_then(|queue| queue.max_limit);
-                        // What a queue hangs below, where the root is one.
+                        // The parent of a topmost queue.
                         let base = all.iter().position(|queue| queue.name == root).map_or(root, |at| bases[at]);
                         let own = if base == GLOBAL { Place::default() } else { Place { out: Some(base), into: None } };
                         let place = places.get(base).copied().unwrap_or(own);
@@ -299,8 +296,8 @@ impl<'a> Reading<'a> {
         links
     }
 
-    /// Gives queues of `global` whose marks are all of what leaves by one interface, or of what comes in by one, that interface to hang off, where the file does
-    /// not say which network is there. Returns where the frames of such queues are.
+    /// Moves queues of `global` to an interface, if their marks are all of traffic that leaves by it or arrives at it
+    /// and the file does not have the network there. Returns the place of the frames of such queues.
     fn told_by_interface(&mut self, all: &[Queue<'a>], tops: &mut [&'a str]) -> HashMap<&'a str, Place<'a>> {
         let mut places = HashMap::new();
         let taken: HashSet<&str> = tops.iter().copied().filter(|top| *top != GLOBAL).collect();
@@ -346,7 +343,7 @@ impl<'a> Reading<'a> {
             }
             let way = if place.out.is_some() { "leaves by" } else { "comes in by" };
             let what = format!(
-                "\"{}\" of global: all its marks are of what {way} {interface}, so it is a link of its own; run its gateway there",
+                "\"{}\" of global: all its marks are of traffic that {way} {interface}, so it becomes its own link; run its gateway there",
                 top.name
             );
             self.notes.changed(self.source, Some(top.command.at.clone()), what);
@@ -354,15 +351,15 @@ impl<'a> Reading<'a> {
         places
     }
 
-    /// Where the queues of a tree hang, in the order of the file.
+    /// Returns the parents of the topmost queues, in the order of the file.
     fn roots(&mut self, tops: &[&'a str]) -> Vec<&'a str> {
         let mut seen = HashSet::new();
         let mut roots: Vec<&str> = tops.iter().copied().filter(|top| seen.insert(*top)).collect();
         match &self.options.parent {
             Some(asked) => {
                 if !roots.contains(&asked.as_str()) {
-                    let what = format!("no queue hangs below \"{asked}\"");
-                    wrong(0..0, what, format!("queues hang below: {}", roots.join(", ")), &mut self.log);
+                    let what = format!("there is no queue below \"{asked}\"");
+                    wrong(0..0, what, format!("there are queues below: {}", roots.join(", ")), &mut self.log);
                 }
                 roots.retain(|root| root == asked);
                 roots
@@ -371,7 +368,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The queues of a section, whose parents are sound.
+    /// Reads the queues of a section, with valid parents.
     fn queues(&mut self, section: &str, direction: Direction) -> Vec<Queue<'a>> {
         let mut all: Vec<Queue<'a>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -383,7 +380,7 @@ impl<'a> Reading<'a> {
             }
             let name = command.get("name");
             if name.is_empty() {
-                self.wrong(&command.at, "this queue has no name", "write name=... as an export does");
+                self.wrong(&command.at, "this queue has no name", "write name=... as in an export");
                 continue;
             }
             if command.is_on("disabled") {
@@ -410,22 +407,23 @@ impl<'a> Reading<'a> {
                     "the parent \"{}\" of \"{}\" {}",
                     queue.parent,
                     queue.name,
-                    if is_off { "is disabled" } else { "is no queue" }
+                    if is_off { "is disabled" } else { "is not a queue" }
                 );
                 let help = "name a queue of /queue simple, or none";
                 wrong(queue.command.at.clone(), what, help, &mut self.log);
             }
             let path = std::iter::successors(Some(queue), |queue| places.get(queue.parent).map(|&at| &all[at]));
             if path.take(MAX_LEVELS + 1).count() > MAX_LEVELS {
-                let what = format!("\"{}\" has more than {MAX_LEVELS} queues above it, or itself", queue.name);
-                wrong(queue.command.at.clone(), what, "let it hang below another one", &mut self.log);
+                let what =
+                    format!("\"{}\" has more than {MAX_LEVELS} queues above it, or is its own ancestor", queue.name);
+                wrong(queue.command.at.clone(), what, "give it another parent", &mut self.log);
             }
         }
         all
     }
 
     fn queue(&mut self, command: &'a Command, simple: bool, direction: Direction) -> Option<Queue<'a>> {
-        // Of a pair, the first is what the target sends.
+        // The first of a pair is for traffic that the target sends.
         let side = |text: &'a str| match text.split_once('/') {
             Some((up, down)) if simple => {
                 if direction == Direction::Up {
@@ -525,7 +523,8 @@ impl<'a> Reading<'a> {
         Some(Queue { command, name: command.get("name"), parent, limit_at, max_limit, priority, kind, per })
     }
 
-    /// `queue` and `per` of a link file for a type of RouterOS. No queue for the types that nobody chose, `default` and `default-small`.
+    /// Returns `queue` and `per` of a link file for a queue type of RouterOS. No queue for the default types, `default`
+    /// and `default-small`.
     fn kind(&mut self, name: &str, at: &Span) -> (Option<&'static str>, Option<&'static str>) {
         let tallies = &mut self.tallies;
         let (kind, per) = self.kinds.get(name).map_or(("", None), |(kind, per)| (kind.as_str(), *per));
@@ -545,7 +544,7 @@ impl<'a> Reading<'a> {
         (queue, per.filter(|_| kind == "pcq"))
     }
 
-    /// What is the same of many queues, said once.
+    /// Adds a note for each finding of the tallies.
     fn tell(&mut self) {
         let Tallies { bursts, disabled, totals, times, pcq, red, sfq, cake, set, silent, mut priorities } =
             std::mem::take(&mut self.tallies);
@@ -558,19 +557,19 @@ impl<'a> Reading<'a> {
         say(
             &pcq,
             true,
-            "of pcq: per = \"src-ip\" or \"dst-ip\" as its classifier says, and fq_codel for each address; without a rate for each address (pcq-rate)",
+            "of pcq: per = \"src-ip\" or \"dst-ip\" by its classifier, and fq_codel for each address; without a rate for each address (pcq-rate)",
         );
         say(&sfq, true, "of sfq: fq_codel instead");
-        say(&cake, true, "of cake: fq_codel instead, which has no tins for code points");
+        say(&cake, true, "of cake: fq_codel instead, without tins");
         say(&red, true, "of red: a fifo of 1000 packets instead");
-        say(&times, true, "with a time: the class is there always");
+        say(&times, true, "with a time: the class exists at all times");
         say(&bursts, false, "with a burst: a ceiling here is max-limit at all times");
         say(&totals, false, "with limits of both directions together");
         say(&disabled, false, "that are disabled");
         say(
             &silent,
             false,
-            "with others below, whose target the others share: what none of them takes belongs to the default class",
+            "with children that share their target: frames that no child takes belong to the default class",
         );
         if let Some(commands) = set.some("command", "commands") {
             self.notes.left_out(self.source, set.first.clone(), format!("{commands} other than add"));
@@ -580,21 +579,21 @@ impl<'a> Reading<'a> {
         if !self.options.as_is {
             if let [first, .., last] = priorities[..] {
                 let what = format!(
-                    "priorities {first} to {last}: hls has none; a class that should not wait can have latency_critical = true"
+                    "priorities {first} to {last}: hls has none; set latency_critical = true for delay-sensitive classes"
                 );
                 self.notes.left_out(self.source, None, what);
             }
-            let what = "what is left over: RouterOS gives it to the queues of the smallest priority, in turns, up to max-limit; here it is shared among siblings in proportion to their guarantees, max-min fair";
+            let what = "spare bandwidth: RouterOS gives it to the queues of the lowest priority value, round robin, up to max-limit; here siblings share it in proportion to their guarantees, max-min fair";
             self.notes.changed(self.source, None, what.to_owned());
         }
     }
 }
 
-/// Where a link's queues hang.
+/// Root of a link's queues.
 struct Root<'a> {
     /// The stem of its files.
     name: String,
-    /// What errors call it.
+    /// Name in errors.
     whose: String,
     limit: Option<u64>,
     place: Place<'a>,
@@ -603,7 +602,7 @@ struct Root<'a> {
 /// Deepest tree that is read.
 const MAX_LEVELS: usize = 60;
 
-/// What the tree of each queue hangs below, no further up than `asked`.
+/// Returns the name that the tree of each queue is below, no further up than `asked`.
 fn tops<'c>(all: &[Queue<'c>], asked: Option<&str>) -> Vec<&'c str> {
     let parents: HashMap<&str, &'c str> = all.iter().map(|queue| (queue.name, queue.parent)).collect();
     let above = |&at: &&'c str| parents.get(at).copied().filter(|_| asked != Some(at));

@@ -1,13 +1,13 @@
-//! What is told of an import: what changed its meaning and what was left out, at its place.
+//! Notes of an import: what changed in meaning and what was left out, with places.
 
 use miette::Severity;
 
 use crate::problem::{Log, Problem, ProblemKind, Source, Span};
 
-/// Most notes that are kept; the readers sum up what may be said of many rows.
+/// Maximum number of notes; readers summarise findings of many rows.
 const MAX_NOTES: usize = 10_000;
 
-/// What a reader says of what it read.
+/// Notes of a reader.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) all: Vec<Problem>,
@@ -48,7 +48,7 @@ pub(super) fn wrong_also(
     log.error_also(at, ProblemKind::Import { what: what.into(), help: help.into() }, also, label);
 }
 
-/// Counts what is the same of many places, and remembers the first.
+/// Counts equal findings and remembers the first place.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) count: usize,
@@ -61,7 +61,7 @@ impl Tally {
         self.first.get_or_insert_with(|| at.clone());
     }
 
-    /// `of` for none, else what it says of the number in words: `1 row`, `3 rows`.
+    /// Returns `None` for a count of zero, else the count in words: `1 row`, `3 rows`.
     pub(super) fn some(&self, one: &str, many: &str) -> Option<String> {
         match self.count {
             0 => None,

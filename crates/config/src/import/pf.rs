@@ -1,4 +1,5 @@
-//! pf.conf with ALTQ, as FreeBSD has it and OpenBSD had it up to 5.4: `altq`, `queue`, and the `pass` and `match` rules that name queues.
+//! pf.conf with ALTQ, as FreeBSD has it and OpenBSD had it up to 5.4: `altq`, `queue`, and the `pass` and `match` rules
+//! that name queues.
 //!
 //! Source: the grammar of pf.conf(5). \[hfsc\]'s scheduler became ALTQ's `hfsc`, whose curves have the same two pieces.
 //!
@@ -6,8 +7,8 @@
 //! | --- | --- |
 //! | `altq on IF`, its `bandwidth` | a link, its rate |
 //! | `hfsc`: `linkshare`, `realtime`, `upperlimit` | scheduler `hfsc`: `link_share`, `real_time`, `upper_limit`; without `linkshare` a line of the `bandwidth` |
-//! | `cbq`: `bandwidth`, `borrow` | guarantee; a ceiling of as much without `borrow`. CBQ itself where it is kept |
-//! | `priq`: `priority` | scheduler `htb` with priorities and next to no guarantees |
+//! | `cbq`: `bandwidth`, `borrow` | guarantee; an equal ceiling without `borrow`. CBQ itself if it is kept |
+//! | `priq`: `priority` | scheduler `htb` with priorities and minimal guarantees |
 //! | `qlimit` | `buffer`; 50 packets when absent |
 //! | the last rule that matches, or the first with `quick` | the first match of the file |
 
@@ -28,10 +29,10 @@ use super::notes::{Notes, Tally, wrong};
 use super::{Draft, Imported, sound};
 use crate::problem::{Log, Problems, Source, SourceText};
 
-/// What the file leaves open.
+/// Values that the file does not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the link carries; without it the `bandwidth` of its `altq`.
+    /// Rate of the link; without it the `bandwidth` of its `altq`.
     pub rate: Option<Rate>,
     /// The only interface to import; all of them, a link for each, when absent.
     pub interface: Option<String>,
@@ -39,7 +40,7 @@ pub struct Options {
     pub as_is: bool,
 }
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.
@@ -47,7 +48,7 @@ pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<
     read(&SourceText::new(name, text.into()), options)
 }
 
-/// Statements that have nothing to do with queues.
+/// Statements unrelated to queues.
 const PASSED_OVER: [&str; 16] = [
     "set",
     "scrub",
@@ -67,7 +68,7 @@ const PASSED_OVER: [&str; 16] = [
     "pass-through",
 ];
 
-/// What is the same of many statements.
+/// Counts of findings that many statements have in common.
 #[derive(Debug, Default)]
 struct Tallies {
     passed_over: Tally,
@@ -80,7 +81,7 @@ struct Tallies {
     second_queue: Tally,
 }
 
-/// What is known while a file is read.
+/// State of the reader.
 struct Reading<'a> {
     source: &'a Source,
     options: &'a Options,
@@ -133,15 +134,15 @@ impl Reading<'_> {
                 "block" => self.tallies.blocks.add(&statement.at),
                 "anchor" => self.tallies.anchors.add(&statement.at),
                 "include" => {
-                    let help = "give one file with everything in it: pfctl -vnf prints it";
-                    wrong(statement.at.clone(), "\"include\" names another file", help, &mut self.log);
+                    let help = "pass a single file, such as the output of pfctl -vnf";
+                    wrong(statement.at.clone(), "\"include\" refers to another file", help, &mut self.log);
                 }
                 word if PASSED_OVER.contains(&word) => self.tallies.passed_over.add(&statement.at),
                 word => {
-                    let help = "statements are macros, altq, queue, pass, match, block and those that have nothing to do with queues";
+                    let help = "statements are macros, altq, queue, pass, match, block and others of pf.conf(5)";
                     wrong(
                         statement.at.clone(),
-                        format!("\"{word}\" begins no statement of pf.conf"),
+                        format!("\"{word}\" is not the beginning of a statement of pf.conf"),
                         help,
                         &mut self.log,
                     );
@@ -163,7 +164,7 @@ impl Reading<'_> {
                 }
                 _ => (
                     "there is no altq in this file".to_owned(),
-                    "the queues of OpenBSD 5.5 and later are not ALTQ's".to_owned(),
+                    "the queues of OpenBSD 5.5 and later are not ALTQ".to_owned(),
                 ),
             };
             wrong(0..0, what, help, &mut self.log);
@@ -180,19 +181,19 @@ impl Reading<'_> {
         order::into_file_order(&mut tree, found, self)?;
         if altq.discipline == Discipline::Cbq && !self.options.as_is {
             let what = format!(
-                "what is left over on {}: CBQ gives it to the queues that may borrow by priority; here it is shared among siblings in proportion to their guarantees, max-min fair",
+                "spare bandwidth on {}: CBQ gives it to borrowing queues by priority; here siblings share it in proportion to their guarantees, max-min fair",
                 altq.interface
             );
             self.notes.changed(self.source, Some(altq.at.clone()), what);
             let what = format!(
-                "priorities of CBQ on {}: hls has none; a class that should not wait can have latency_critical = true",
+                "priorities of CBQ on {}: hls has none; set latency_critical = true for delay-sensitive classes",
                 altq.interface
             );
             self.notes.left_out(self.source, Some(altq.at.clone()), what);
         }
         if altq.discipline == Discipline::Priq {
             let what = format!(
-                "priq on {}: htb with the same order of priorities, and next to nothing that is assured to each queue",
+                "priq on {}: htb with the same order of priorities and a minimal guarantee for each queue",
                 altq.interface
             );
             self.notes.changed(self.source, Some(altq.at.clone()), what);
@@ -200,7 +201,7 @@ impl Reading<'_> {
         Some(write::link(&tree, self.source.name(), self.options.as_is))
     }
 
-    /// What is the same of many statements, said once.
+    /// Adds a note for each finding of the tallies.
     fn tell(&mut self) {
         let Tallies { passed_over, blocks, anchors, red, tbrsize, hfsc_priority, inner_curves, second_queue } =
             std::mem::take(&mut self.tallies);
@@ -216,23 +217,13 @@ impl Reading<'_> {
             &second_queue,
             true,
             ("rule", "rules"),
-            "with a second queue for acknowledgements and low delay: all frames go to the first",
+            "with a second queue for ACKs and low delay: all frames use the first",
         );
-        say(&hfsc_priority, false, queues, "of hfsc with a priority, which its curves do not know");
-        say(
-            &inner_curves,
-            false,
-            queues,
-            "with a realtime curve and queues below: the curves of those that have packets count",
-        );
-        say(&tbrsize, false, ("tbrsize", "tbrsizes"), "of token buckets that the link here does not have");
-        say(
-            &blocks,
-            false,
-            ("block rule", "block rules"),
-            "that drop frames: fairlink passes frames on and blocks none",
-        );
+        say(&hfsc_priority, false, queues, "of hfsc with a priority, which its curves do not have");
+        say(&inner_curves, false, queues, "with a realtime curve and queues below: only the curves of leaves apply");
+        say(&tbrsize, false, ("tbrsize", "tbrsizes"), "of token bucket sizes, which a link file does not have");
+        say(&blocks, false, ("block rule", "block rules"), "that drop frames: fairlink does not block frames");
         say(&anchors, false, ("anchor", "anchors"), "whose rules are not in this file");
-        say(&passed_over, false, ("other statement", "other statements"), "that have nothing to do with queues");
+        say(&passed_over, false, ("other statement", "other statements"), "unrelated to queues");
     }
 }

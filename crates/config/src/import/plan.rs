@@ -1,4 +1,4 @@
-//! What the readers make of other tools' configurations: a link and its classes, as asked for and as the tool itself lends.
+//! The result of the readers: a link and its classes, as requested and as the tool itself lends.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::names::{MAX_NAME, refusal};
 pub(super) struct Plan {
     /// The stem of its files.
     pub(super) name: String,
-    /// What the link carries, in bit/s, and how that is known.
+    /// Rate of the link in bit/s, and its source.
     pub(super) rate: u64,
     pub(super) rate_why: String,
     /// Longest frame, in bytes.
@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) classes: Vec<Class>,
     /// The position of the class of frames that no match takes.
     pub(super) default: usize,
-    /// What `Class::before` stands for, in words; `None` where the tool has no rule of its own.
+    /// Meaning of `Class::before`, in words; `None` if the tool has no lending rule.
     pub(super) lending: Option<&'static str>,
 }
 
@@ -29,12 +29,12 @@ pub(super) struct Class {
     pub(super) name: String,
     /// Its position.
     pub(super) parent: Option<usize>,
-    /// What it is called there, or where it stands, for people.
+    /// Name or place in the tool's configuration, for people.
     pub(super) remark: String,
-    /// The least that it is to get; `None` where nothing is said.
+    /// Minimum rate; `None` if there is none.
     pub(super) floor: Option<u64>,
     pub(super) ceiling: Option<u64>,
-    /// `queue` of a link file; `None` where nobody chose one.
+    /// `queue` of a link file; `None` for the tool's default.
     pub(super) queue: Option<&'static str>,
     /// `per` of a link file.
     pub(super) per: Option<&'static str>,
@@ -54,7 +54,7 @@ pub(super) struct Before {
 }
 
 impl Plan {
-    /// Which classes have others below them.
+    /// Marks the classes that have children.
     pub(super) fn inner(&self) -> Vec<bool> {
         let mut inner = vec![false; self.classes.len()];
         self.classes.iter().filter_map(|class| class.parent).for_each(|parent| inner[parent] = true);
@@ -63,8 +63,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Sets the guarantees of leaves in proportion to their ceilings, or all the same, so that they fit below each node and the link. Leaves them as
-    /// they are for [`Weights::Guarantee`]. The default class keeps its guarantee.
+    /// Sets the guarantees of leaves in proportion to their ceilings, or all the same, so that they fit below each node
+    /// and the link. Leaves them as they are for [`Weights::Guarantee`]. The default class keeps its guarantee.
     pub(super) fn weigh(&mut self, weights: Weights) {
         const SAME: u64 = 1_000_000;
         let inner = self.inner();
@@ -87,7 +87,7 @@ impl Plan {
                 sums[parent] += u128::from(wanted);
             }
         }
-        // The part of what is wanted that fits everywhere, as a fraction.
+        // The fraction of the requests that fits everywhere.
         let spare = self.classes.get(self.default).and_then(|class| class.floor).unwrap_or(0);
         let mut part = (u128::from(rate.saturating_sub(spare)), all);
         for (class, &sum) in self.classes.iter().zip(&sums) {
@@ -126,7 +126,7 @@ pub(super) struct ClassNames {
 const LONGEST: usize = MAX_NAME - 12;
 
 impl ClassNames {
-    /// The name for `wanted`: without what names cannot hold, and with a number behind it where it is taken.
+    /// Makes a valid name from `wanted`: without invalid characters, and with a number if it is taken.
     pub(super) fn make(&mut self, wanted: &str) -> String {
         let plain = |c: char| if c.is_control() || ['=', ',', '"', '{', '}', ';'].contains(&c) { ' ' } else { c };
         let mut name: String =

@@ -1,7 +1,7 @@
-//! Addresses that classes are told apart by, and the order in which classes have to stand.
+//! Addresses of classes, and the required order of classes.
 //!
-//! Other tools take the longest prefix that an address has; a link file takes the first match in the file. So a class with a longer prefix has to
-//! stand before one whose prefix contains it.
+//! Other tools use the longest prefix of an address; a link file uses the first match. So a class with a longer prefix
+//! must come before one whose prefix contains it.
 
 use std::net::IpAddr;
 
@@ -17,14 +17,14 @@ pub(super) fn parse(text: &str) -> Option<(Prefix, bool)> {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let len: u8 = match len {
         None => longest,
-        // What "+5" would say is not what anyone writes.
+        // "+5" is not a prefix length.
         Some(len) if len.bytes().all(|byte| byte.is_ascii_digit()) => len.parse().ok().filter(|&len| len <= longest)?,
         Some(_) => return None,
     };
     Some(Prefix::cut(address, len))
 }
 
-/// Takes out what lies within another prefix of the list, and sorts it.
+/// Removes prefixes that others of the list contain, and sorts the list.
 pub(super) fn minimal(prefixes: &mut Vec<Prefix>) {
     prefixes.sort_unstable();
     prefixes.dedup_by(|next, kept| kept.covers(next));

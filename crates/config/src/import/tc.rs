@@ -1,7 +1,8 @@
-//! tc: a script of commands, input of `tc -batch`, or what tc shows of a running system.
+//! tc: a script of commands, input of `tc -batch`, or tc's output for a running system.
 //!
-//! The reader is that of [`crate::tc`], and `docs/tc.md` says what it understands. Here rates that do not fit below each other are scaled down, frames
-//! that tc sends past all classes get a class, and `hls` takes the place of HTB or CBQ, unless those are to be kept.
+//! The reader is that of [`crate::tc`], documented in `docs/tc.md`. Here rates that do not fit in the hierarchy are
+//! scaled down, and frames that tc sends past all classes get a class. `hls` replaces HTB or CBQ, unless those are
+//! kept.
 
 #[cfg(test)]
 mod tests;
@@ -15,18 +16,19 @@ use crate::problem::{Log, Problem, Problems, Source, SourceText};
 use crate::tc::ImportOptions;
 use crate::tc::import::{Lending, read_as};
 
-/// What the commands leave open.
+/// Values that the commands do not give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The rate of the link. Without it that of CBQ's `bandwidth`; under HTB what the classes of the root may send together.
+    /// Rate of the link. Default: CBQ's `bandwidth`; for HTB the sum of the root's classes.
     pub rate: Option<Rate>,
-    /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown without.
+    /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown
+    /// without.
     pub device: Option<String>,
     /// Keep HTB or CBQ, with its quanta, bursts and priorities.
     pub as_is: bool,
 }
 
-/// Reads a text; `name` is what errors call it.
+/// Reads a text; `name` is its name in errors.
 ///
 /// # Errors
 /// Everything that is wrong with it, at its place.
@@ -43,7 +45,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let all = read_as(source, &of(options.device.clone()), Lending::Fitted)?;
     if all.pooled {
         let mut log = Log::new(source);
-        let help = "use fairlink tc import for the slots of HTB's first version: a simulation can have several links that share a pool";
+        let help = "import slots of HTB's first version with fairlink tc import: only a simulation can have several links that share a pool";
         super::notes::wrong(0..0, "classes of several devices share a slot", help, &mut log);
         return Err(log.into_errors());
     }
@@ -53,15 +55,15 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         let before = read_as(source, &of(Some(device.clone())), Lending::Fitted)?;
         let lending = if options.as_is { Lending::Fitted } else { Lending::Fair };
         let after = read_as(source, &of(Some(device.clone())), lending)?;
-        // What is the same for all devices is said once.
+        // A note that applies to all devices is given once.
         notes.extend(after.notes.into_iter().filter(|note| known.insert((note.span(), note.to_string()))));
         let [classes, matches] = ["\n[[class]]", "\nmatch = ["].map(|what| after.text.matches(what).count());
         kept.push(format!(
             "{device}: {classes} classes with their rates and ceilings, the filters of {matches} of them"
         ));
         let idle = if after.text.contains("name = \"others\"") { vec!["others".to_owned()] } else { Vec::new() };
-        // HFSC stays as it is: there is nothing to compare.
-        // Queues alone may differ where the scheduler stays.
+        // HFSC is unchanged, so there is nothing to compare.
+        // Only queues may differ if the scheduler is unchanged.
         let scheduler = |text: &str| text.lines().find(|line| line.starts_with("scheduler = ")).map(str::to_owned);
         let is_other = options.as_is || scheduler(&before.text) != scheduler(&after.text);
         let before = is_other.then_some(before.text);

@@ -1,4 +1,4 @@
-//! Whatever bytes a file holds, it is read or refused.
+//! Files of any bytes are read or refused.
 
 use fairlink_core::Rate;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ fn readers() -> Vec<(&'static str, Read)> {
     ]
 }
 
-/// What was imported is a link file; what was refused says so.
+/// Checks that an import gives a link file, or an error with a message.
 fn read_or_refused(read: Read, text: &str) {
     match read(text) {
         Ok(imported) => assert!(!imported.links.is_empty()),
@@ -84,7 +84,7 @@ fn names_of_files_are_in_no_other_directory_and_never_empty() {
     assert_eq!(file_stem(&"a".repeat(100)).len(), 60);
 }
 
-/// What is handed out has a class for every frame.
+/// An imported link has a class for every frame.
 #[test]
 fn a_link_without_a_default_class_is_no_import() {
     let draft = |default: &str| Draft {

@@ -10,10 +10,10 @@ use crate::fit::{Asked, Fitted, fit};
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, line, quoted};
 use crate::units::{rate_key, size_key};
 
-/// Fewer leaves than these are written class by class, also where tables could be.
+/// Minimum number of leaves for tables; fewer are written class by class.
 const FEW: usize = 30;
 
-/// What is written, and what did not fit below its parent.
+/// Returns the link file and the parents that the guarantees did not fit below.
 pub(super) fn link(plan: &Plan, tool: &str, origin: &str, as_is: bool) -> (Draft, Fitted) {
     let asked = |floor: fn(&Class) -> Option<u64>, ceiling: fn(&Class) -> Option<u64>| {
         let one = |class| Asked { parent: class_parent(class), floor: floor(class), ceiling: ceiling(class) };
@@ -82,7 +82,7 @@ impl Writer<'_> {
         matches(&class.matches, text);
     }
 
-    /// Inner classes in one table and leaves in another, where there are many.
+    /// Writes inner classes in one table and leaves in another, if there are many.
     fn tabled(&self) -> Option<Tabled> {
         let inner = self.plan.inner();
         let leaves = |at: &usize| !inner[*at] && *at != self.plan.default;
@@ -116,7 +116,7 @@ impl Writer<'_> {
         Some(Tabled { text, tables })
     }
 
-    /// What all matches of the rows begin with, so that the table need not say it.
+    /// The common beginning of all matches of the rows, which the section then has.
     fn common_match(&self, rows: &[usize]) -> &'static str {
         let all = |start: &str| {
             let starts = |at: &usize| self.plan.classes[*at].matches.iter().all(|text| text.starts_with(start));
@@ -147,7 +147,7 @@ impl Writer<'_> {
             .chain(queues.then_some("queue"))
             .chain(hosts.then_some("per"))
             .chain(of_matches)
-            .chain(["what it was"]);
+            .chain(["original"]);
         writer.write_record(columns).expect(WRITING);
         for &at in rows {
             let class = &self.plan.classes[at];
@@ -216,7 +216,7 @@ fn matches(matches: &[String], text: &mut String) {
     }
 }
 
-/// The HTB that the other tool sets up. It need not tell classes apart where nobody but a simulator reads it.
+/// Writes the HTB of the other tool. Matches are omitted if only the simulator reads it.
 fn htb(plan: &Plan, lent: &Fitted, head: &str, with_frames: bool) -> String {
     let inner = plan.inner();
     let mut text = String::new();

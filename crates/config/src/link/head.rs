@@ -37,14 +37,14 @@ pub(super) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// `None` where the table itself is missing; everything that is wrong is in the log.
+    /// Reads the head; `None` if the table itself is missing; all errors are in the log.
     pub(super) fn read(document: &Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Option<Self> {
         let link = document.need("link", "[link] and below it rate = \"100mbit\"", log)?;
         let table = link.table("[link]", "a table: [link]", log)?;
         Some(Self::of(table, &[], options, log))
     }
 
-    /// That of one of several links, whose classes stand in its own table.
+    /// Reads the head of one of several links, whose classes are in its own table.
     pub(super) fn of_several(table: Table<'a, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Self {
         Self::of(table, &["class"], options, log)
     }
@@ -57,17 +57,14 @@ impl<'a> Head<'a> {
             && from == to
             && let Some(value) = table.get("out")
         {
-            let why = format!("is {to:?}, and so is in: a link goes from one interface to another");
-            log.error(
-                value.span(),
-                ProblemKind::Misplaced { key: "out", why, help: "name the interface of the other side" },
-            );
+            let why = format!("and in are both {to:?}; a link connects two interfaces");
+            log.error(value.span(), ProblemKind::Misplaced { key: "out", why, help: "name two different interfaces" });
         }
         let egress = table.get("egress").and_then(|value| interface(value, log));
         if let Some(value) = table.get("egress")
             && (table.get("in").is_some() || table.get("out").is_some())
         {
-            let why = "is for what the machine itself sends, and in and out are for what passes it".to_owned();
+            let why = "is for traffic of the machine itself, and in and out are for forwarded traffic".to_owned();
             let help = "keep egress, or in and out";
             log.error(value.span(), ProblemKind::Misplaced { key: "egress", why, help });
         }
@@ -115,7 +112,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What the link is called.
+/// Reads the name of the link.
 fn name(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
     let name = value.string("a name in quotes", log)?;
     if let Some(why) = refusal(name) {
@@ -132,7 +129,7 @@ fn interface(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
     let is_one =
         (1..=15).contains(&name.len()) && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
     if !is_one {
-        let why = format!("is {name:?}, and the name of an interface has 1 to 15 bytes, no white space and no /");
+        let why = format!("is {name:?}; the name of an interface has 1 to 15 bytes, no white space and no /");
         log.error(
             value.span(),
             ProblemKind::Misplaced { key: "the interface", why, help: "`ip link` lists interfaces" },
@@ -189,8 +186,8 @@ fn transmit_queue(table: &Table<'_, '_>, log: &mut Log) -> Option<TransmitQueue>
     let has_priority = priority.and_then(|value| value.boolean(log)).unwrap_or(false);
     let Some(value) = table.get("transmit_queue") else {
         if let Some(value) = priority {
-            let why = "is of a transmit queue, and there is none".to_owned();
-            let help = "set transmit_queue, such as \"4p\", or leave this out";
+            let why = "needs a transmit queue, and there is none".to_owned();
+            let help = "set transmit_queue, such as \"4p\", or remove this";
             log.error(value.span(), ProblemKind::Misplaced { key: "transmit_priority", why, help });
         }
         return None;
@@ -205,7 +202,7 @@ fn transmit_queue(table: &Table<'_, '_>, log: &mut Log) -> Option<TransmitQueue>
             None
         }
         QueueLength::Bytes(_) | QueueLength::Time(_) => {
-            let why = "is a number of packets that wait between the scheduler and the link".to_owned();
+            let why = "is the number of packets between the scheduler and the link".to_owned();
             let help = "write it with the unit p, such as \"4p\"";
             log.error(value.span(), ProblemKind::Misplaced { key: "transmit_queue", why, help });
             None

@@ -14,14 +14,14 @@ const POOL: &str = "[[pool]]";
 pub struct PoolSpec {
     /// Its name.
     pub name: String,
-    /// How it is shared.
+    /// Rule of sharing.
     pub rule: PoolRule,
-    /// What its members send together, at most.
+    /// Maximum total rate of its members.
     pub rate: Rate,
     /// Bytes that may be sent at once.
     pub burst: u64,
-    /// Link (of a scenario, 0 is its own, then come its peers; else as in the file), class below that link's root, and its guarantee. At least one, together no more
-    /// than `rate`.
+    /// Link (of a scenario, 0 is its own, then come its peers; else as in the file), class below that link's root, and
+    /// its guarantee. At least one, together no more than `rate`.
     pub members: Vec<(usize, ClassId, Rate)>,
 }
 
@@ -32,17 +32,17 @@ pub(crate) fn read(document: &Table<'_, '_>, links: &[&LinkFile], log: &mut Log)
     let mut pools: Vec<PoolSpec> = Vec::new();
     let mut spans = Vec::new();
     let mut sound = true;
-    // Those with something wrong, which is said once.
+    // Pools with an error, which is reported once.
     let mut unsound: Vec<String> = Vec::new();
     for value in tables {
         let Some(table) = value.table(POOL, EXPECTED, log) else { continue };
         table.only(&["name", "rule", "rate", "burst"], log);
         let taken = |name: &str| {
-            pools.iter().any(|pool| pool.name == name).then(|| "is the name of another [[pool]]".to_owned())
+            pools.iter().any(|pool| pool.name == name).then(|| "is already the name of a [[pool]]".to_owned())
         };
         let name = named(&table, taken, log);
         let rate = table.need("rate", "rate = \"100mbit\"", log).and_then(|value| value.rate(None, log));
-        let burst = table.need("burst", "burst = \"10kB\": what may be sent at once", log);
+        let burst = table.need("burst", "burst = \"10kB\": the largest burst", log);
         let burst = burst.and_then(|value| value.some_size(u64::from(u32::MAX), log));
         let rule = table.get("rule").map_or(Some(PoolRule::default()), |value| {
             value.word("rule", &PoolRule::ALL.map(|rule| (rule.as_str(), rule)), log)
@@ -67,10 +67,9 @@ pub(crate) fn read(document: &Table<'_, '_>, links: &[&LinkFile], log: &mut Log)
             };
             match (pools.iter_mut().find(|known| known.name == *pool), link.tree.config(*class).share) {
                 (Some(known), Some(Share::Guarantee(base))) => known.members.push((number, *class, base)),
-                (Some(_), _) => refuse(
-                    "needs a guarantee beside it, by which the pool is shared".to_owned(),
-                    "give the class a guarantee",
-                ),
+                (Some(_), _) => {
+                    refuse("needs a guarantee, by which the pool is shared".to_owned(), "set a guarantee for the class")
+                }
                 (None, _) => refuse(
                     format!("names \"{pool}\", and there is no [[pool]] of that name"),
                     "add it: [[pool]] with name, rate and burst",

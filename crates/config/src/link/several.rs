@@ -17,20 +17,22 @@ const EXPECTED: &str = "a table for each link: [[link]], in double brackets";
 /// Most links of a file.
 pub const MAX_LINKS: usize = 256;
 
-/// Says what to do with several links where one is wanted.
+/// Refuses several links for a command that takes one, with a remedy.
 pub(super) fn refuse(links: Value<'_, '_>, log: &mut Log) {
     let count = links.list(EXPECTED, log).map_or(0, |links| links.len());
-    let why = format!("stands there {count} times, and one link is wanted here");
-    let help = "`fairlink gateway` and `fairlink ctl reload` take files with several links; give each one a file of its own for this";
+    let why = format!("is given {count} times, and this command takes one link");
+    let help = "only `fairlink gateway` and `fairlink ctl reload` take files with several links; use a separate file for each link";
     log.error(links.span(), ProblemKind::Misplaced { key: "link", why, help });
 }
 
 impl LinkFile {
-    /// Reads all links of a file: those of `[[link]]`, in their order, each with its name and its interfaces; or the only one, as
+    /// Reads all links of a file: those of `[[link]]`, in their order, each with its name and its interfaces; or the
+    /// only one, as
     /// [`LinkFile::read`] does.
     ///
     /// # Errors
-    /// As [`LinkFile::read`]; and links without a name or an interface, with the name of another, or more than [`MAX_LINKS`].
+    /// As [`LinkFile::read`]; and links without a name or an interface, with the name of another, or more than
+    /// [`MAX_LINKS`].
     pub fn read_all(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Vec<Self>, Problems> {
         Self::all_from_source(&SourceText::read(path)?, options)
     }
@@ -60,8 +62,8 @@ impl LinkFile {
             document.only(&["link", "pool"], &mut log);
             let links = document.get("link").and_then(|value| value.list(EXPECTED, &mut log)).unwrap_or_default();
             if links.len() > MAX_LINKS {
-                let why = format!("stands there {} times; the limit is {MAX_LINKS}", links.len());
-                let help = "leave some out, or start another gateway for them";
+                let why = format!("is given {} times; the limit is {MAX_LINKS}", links.len());
+                let help = "remove some, or start another gateway for them";
                 log.error(document.key_span("link"), ProblemKind::Misplaced { key: "link", why, help });
                 return Err(log.into_errors());
             }
@@ -85,7 +87,7 @@ impl LinkFile {
     }
 }
 
-/// One of several; `None` where it is wrong and the log says so.
+/// Reads one of several links; `None` if it is invalid; the log has the errors.
 fn one(
     table: Table<'_, '_>,
     names: &mut HashMap<String, Span>,
@@ -94,9 +96,9 @@ fn one(
 ) -> Option<LinkFile> {
     table.need("name", "name = \"down\"", log);
     if table.get("egress").is_none() {
-        let input = "in = \"eth0\", the interface that its packets come from, or egress = \"eth1\" for what the machine itself sends";
+        let input = "in = \"eth0\", the interface that packets come from, or egress = \"eth1\" for traffic of the machine itself";
         table.need("in", input, log);
-        table.need("out", "out = \"eth1\", the interface that they go to", log);
+        table.need("out", "out = \"eth1\", the interface that packets go to", log);
     }
     let span = table.get("name").map_or(table.span.clone(), Value::span);
     let mut own = Log::new(log.source());

@@ -7,8 +7,8 @@ use crate::problem::{Problem, ProblemKind};
 use crate::units::{show_rate, show_time};
 
 impl LinkFile {
-    /// The refusal of a convex curve of `class` whose first slope is above zero: it does not stay two pieces (\[hfsc\] Section 4). Not of an upper limit,
-    /// which may not start flat either.
+    /// Returns the error for a convex curve of `class` whose first slope is above zero: it does not stay two pieces
+    /// (\[hfsc\] Section 4). Not for an upper limit, which may not start flat either.
     pub(super) fn steep_curve(&self, class: ClassId) -> Option<Problem> {
         let config = self.tree.config(class);
         let curves = [
@@ -23,8 +23,7 @@ impl LinkFile {
         let flat = u128::from(d.0) * u128::from(m2.bps() - m1.bps());
         let flat = Nanos(flat.div_ceil(u128::from(m2.bps())) as u64);
         let message = format!(
-            "\"{}\" has a {key} curve that becomes steeper and does not start flat: {} for {}, then {}. No scheduler keeps such a curve: it does not stay two pieces. \
-             One that does, and is the same from {} on: {{ m1 = \"0bit\", d = \"{}\", m2 = \"{}bit\" }}",
+            "\"{}\" has a convex {key} curve that does not start flat: {} for {}, then {}. No scheduler supports it, because it does not stay two pieces. A supported curve, equal from {} on: {{ m1 = \"0bit\", d = \"{}\", m2 = \"{}bit\" }}",
             self.names.name(class),
             show_rate(m1),
             show_time(d),

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What a file says, or what is wrong with it.
+/// Returns the contents of a file, or its errors.
 fn read(source: &Source, pieces: bool) -> String {
     let read = |table: &Table<'_, '_>, log: Log| LinkFile::from_table(table, &ReadOptions::default(), log);
     let done = match pieces {
@@ -23,7 +23,7 @@ fn read(source: &Source, pieces: bool) -> String {
     }
 }
 
-/// Parts of a file, in which what looks like a header stands in every kind of place.
+/// Parts of a file with text that looks like a header in every kind of place.
 const PARTS: [&str; 22] = [
     "[link]\nrate = \"1gbit\"\n",
     "[[class]]\nname = \"a\"\nguarantee = \"1mbit\"\n",
@@ -147,7 +147,7 @@ fn a_file_of_several_links_has_their_names_interfaces_and_classes() {
     let one =
         all("[link]\nrate = \"1mbit\"\nname = \"x\"\nin = \"a\"\nout = \"b\"\n[[class]]\nname = \"c\"\n").unwrap();
     assert_eq!((one.len(), one[0].name.as_deref(), &one[0].ports), (1, Some("x"), &ports("a", "b")));
-    // What the machine itself sends comes from no interface.
+    // The machine's own traffic has no input interface.
     let own = all(&TWO.replacen("in = \"lan\"\nout = \"wan\"", "egress = \"wan\"", 1)).unwrap();
     assert_eq!((&own[1].ports, own[1].egress.as_deref(), &own[0].egress), (&[None, None], Some("wan"), &None));
 }
@@ -158,12 +158,12 @@ fn what_is_wrong_with_one_of_several_links_is_said_at_its_place() {
         ("name = \"up\"\n", "", "links.toml:15:1: error: [[link]] has no \"name\""),
         ("in = \"lan\"\n", "", "links.toml:15:1: error: [[link]] has no \"in\""),
         ("name = \"up\"", "name = \"down\"", "links.toml:16:8: error: "),
-        ("out = \"wan\"", "out = \"lan\"", "links.toml:18:7: error: \"out\" is \"lan\", and so is in"),
+        ("out = \"wan\"", "out = \"lan\"", "links.toml:18:7: error: \"out\" and in are both \"lan\""),
         ("out = \"wan\"", "out = \"a b\"", "links.toml:18:7: error: "),
         (
             "out = \"wan\"",
             "egress = \"wan\"",
-            "links.toml:18:10: error: \"egress\" is for what the machine itself sends",
+            "links.toml:18:10: error: \"egress\" is for traffic of the machine itself",
         ),
         ("in = \"lan\"\nout = \"wan\"", "egress = \"a/b\"", "links.toml:17:10: error: "),
         ("rate = \"20mbit\"", "rate = \"20mbps\"", "links.toml:19:8: error: "),
@@ -193,13 +193,13 @@ fn links_of_a_file_share_its_pools_and_what_is_wrong_with_them_is_said_at_its_pl
     let members: Vec<_> = shared[0].members.iter().map(|&(link, class, base)| (link, class.0, base.bps())).collect();
     assert_eq!(members, [(0, 1, 40_000_000), (1, 1, 8_000_000)]);
     assert_eq!((shared[0].rule, [links[0].place, links[1].place]), (fairlink_core::PoolRule::Exact, [0, 1]));
-    // What is borrowed ends where the link does.
+    // Borrowing is limited by the link.
     assert_eq!(links[1].tree.config(ClassId(1)).ceiling.map(fairlink_core::Rate::bps), Some(20_000_000));
     for (text, says) in [
         (pooled.clone(), "names \"up\", and there is no [[pool]] of that name"),
         (pooled.clone() + &POOL.replace("50mbit", "40mbit"), "48000000 bit/s together, more than its 40000000"),
         (pooled.clone() + POOL + "rule = \"fair\"\n", "there is no rule \"fair\"; there are: exact, ratio"),
-        (pooled.clone() + POOL + POOL, "the name of another [[pool]]"),
+        (pooled.clone() + POOL + POOL, "already the name of a [[pool]]"),
         (TWO.to_owned() + POOL, "a pool without members"),
     ] {
         let said = all(&text).unwrap_err();

@@ -1,4 +1,4 @@
-//! Warnings about a sound link: what the scheduler, the gateway or the traffic makes of it.
+//! Warnings about a valid link, because of the scheduler, the gateway or the traffic.
 
 use fairlink_core::{ClassId, Feature, Rate, Sharing};
 use miette::Severity;
@@ -11,7 +11,8 @@ use crate::units::{show_bps, show_rate, show_size};
 const MAX_LISTED: usize = 10;
 
 impl LinkFile {
-    /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`, relative to it.
+    /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`,
+    /// relative to it.
     #[must_use]
     pub fn share_warning(&self, class: ClassId, error: f64) -> Problem {
         let kind = ProblemKind::ShareError {
@@ -22,8 +23,8 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.span(class), kind)
     }
 
-    /// A warning that `class` has a `ceiling_burst` with which it reaches `reached_bps` only while `busy` leaves are busy; `enough` bytes lose
-    /// nothing.
+    /// A warning that `class` has a `ceiling_burst` with which it reaches `reached_bps` only while `busy` leaves are
+    /// busy; `enough` bytes lose nothing.
     #[must_use]
     pub fn small_burst_warning(&self, class: ClassId, enough: u64, reached_bps: u64, busy: usize) -> Problem {
         let config = self.tree.config(class);
@@ -39,8 +40,9 @@ impl LinkFile {
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, Feature::CeilingBurst), kind)
     }
 
-    /// A warning that the burst of `class` (`feature`: [`Feature::Burst`] or [`Feature::CeilingBurst`]) is too small: while all leaves are busy the class gets
-    /// `with_bps` where default bursts give `without_bps`. `enough` bytes lose nothing, where that is known.
+    /// A warning that the burst of `class` (`feature`: [`Feature::Burst`] or [`Feature::CeilingBurst`]) is too small:
+    /// while all leaves are busy the class gets `with_bps` where default bursts give `without_bps`. `enough` bytes lose
+    /// nothing, where that is known.
     #[must_use]
     pub fn costly_burst_warning(
         &self,
@@ -49,20 +51,20 @@ impl LinkFile {
         (with_bps, without_bps): (f64, f64),
     ) -> Problem {
         let key = if feature == Feature::CeilingBurst { "ceiling_burst" } else { "burst" };
-        let enough = enough.map_or_else(String::new, |enough| format!("; {} lose nothing", show_size(enough)));
+        let enough = enough.map_or_else(String::new, |enough| format!("; {} would be enough", show_size(enough)));
         let why = format!(
-            "of {} at class {:?} is too small: it gets {} and not {} while all leaves are busy{enough}",
+            "of {} at class {:?} is too small: the class gets {} instead of {} while all leaves are busy{enough}",
             show_size(burst),
             self.names.name(class),
             show_bps(with_bps as u64),
             show_bps(without_bps as u64),
         );
-        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or leave the key out for the default" };
+        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or remove the key for the default" };
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
     }
 
-    /// Warnings of limits and quanta that the scheduler cannot keep as they are written: an upper limit (or a ceiling) below the real-time
-    /// curves that go before it, and quanta below the largest packet where all are multiplied then.
+    /// Returns warnings of limits and quanta that the scheduler cannot keep as written: an upper limit (or a ceiling)
+    /// below real-time curves, which take precedence, and quanta below the largest packet if all are scaled up then.
     #[must_use]
     pub fn overruled_warnings(&self) -> Vec<Problem> {
         let (info, tree) = (self.info(), &self.tree);
@@ -89,7 +91,7 @@ impl LinkFile {
                 for (feature, key, limit) in [curve, ceiling].into_iter().flatten() {
                     if let Some(limit) = limit.filter(|limit| limit.bps() < most.bps()) {
                         let why = format!(
-                            "of {} at class {:?} does not hold back real-time curves of {}, which go first",
+                            "of {} at class {:?} does not limit real-time curves of {}, which take precedence",
                             show_rate(limit),
                             self.names.name(class),
                             show_rate(most)
@@ -105,7 +107,7 @@ impl LinkFile {
             let smallest = tree.leaves().iter().filter_map(|&leaf| quantum(leaf)).min_by_key(|&(_, quantum)| quantum);
             if let Some((leaf, quantum)) = smallest.filter(|&(_, quantum)| quantum < largest) {
                 let why = format!(
-                    "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are multiplied until the smallest covers it",
+                    "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are scaled up until the smallest covers it",
                     self.names.name(leaf)
                 );
                 warnings.push(warn(
@@ -120,25 +122,26 @@ impl LinkFile {
         warnings
     }
 
-    /// A warning that nothing is proven of `what` behind the link's transmit queue.
+    /// Returns a warning that `what` is not proven behind the link's transmit queue.
     #[must_use]
     pub fn transmit_warning(&self, what: &str) -> Problem {
-        let why = format!("lies between {} and the link: {what}", self.scheduler);
-        let help = "leave it out to have what the scheduler promises by itself";
+        let why = format!("follows {}: {what}", self.scheduler);
+        let help = "remove transmit_queue to get the scheduler's own bounds";
         let span = self.link_key(|key| key.name == "transmit_queue").or_else(|| self.span(ClassId::ROOT));
         Problem::new(Severity::Warning, &self.source, span, ProblemKind::Misplaced { key: "transmit_queue", why, help })
     }
 
-    /// A warning about the link's rate where it is more than a gateway on this machine moves, or where that is not known: `why` follows
-    /// "\"rate\"".
+    /// Returns a warning that the link's rate exceeds, or may exceed, the gateway's capacity on this machine: `why`
+    /// follows "\"rate\"".
     #[must_use]
     pub fn rate_warning(&self, why: String) -> Problem {
-        let help = "use the kernel module for more, or several links on processors of their own; `fairlink bench --gateway` measures with short frames, too";
+        let help = "use the kernel module, or several links on separate processors; `fairlink bench --gateway` also measures short frames";
         let kind = ProblemKind::Misplaced { key: "rate", why, help };
         Problem::new(Severity::Warning, &self.source, self.span(ClassId::ROOT), kind)
     }
 
-    /// A warning that no frame can reach these leaves, at the first of them; `None` where there are none. See [`LinkFile::unreachable`].
+    /// Returns a warning of unreachable leaves, at the first of them; `None` if there are none. See
+    /// [`LinkFile::unreachable`].
     #[must_use]
     pub fn unreachable_warning(&self, leaves: &[ClassId]) -> Option<Problem> {
         let first = leaves.first()?;

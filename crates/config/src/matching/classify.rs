@@ -1,16 +1,18 @@
-//! Which class a frame belongs to: that of the first match in file order that it meets, else the default class.
+//! Classification: the class of the first match in file order that a frame meets, else the default class.
 //!
-//! There are four ways to that answer, each as if all matches were tried in order:
+//! There are four methods, each equivalent to trying all matches in order:
 //! * Matches on nothing but a TCP or UDP destination port, the usual kind, are a table by port.
-//! * Matches that look at the same parts of a frame (the same fields, prefixes of the same lengths) are one hash table, which answers for all of
-//!   them at once ([`tuples`]). So a list of prefixes costs a look-up for each length that is in it, however long it is.
-//! * The other matches are tried one by one, as far as they come before what was found.
-//! * Where that is much to do, a flow cache is asked first. It holds all that any match looks at, so that it is right or misses, and nothing
-//!   else, so that flows that no match tells apart share an entry.
+//! * Matches on the same parts of a frame (the same fields, and prefixes of the same lengths) are one hash table, with
+//!   one look-up for all of them ([`tuples`]). So a list of prefixes costs one look-up for each length in it, regardless
+//!   of the number of prefixes.
+//! * Other matches are tried in order, up to the position of the best match so far.
+//! * If that is expensive, a flow cache is consulted first. Its key has all fields that any match compares, so an entry
+//!   is either right or missing. It has no other field, so flows that no match distinguishes share an entry.
 //!
-//! The table takes 512 KiB where there are port matches. The cache has [`CACHE_ENTRIES`] entries. A flood of new flows costs the other ways for
-//! each frame and evicts the entries of other flows, and no more. The places of flows depend on a random number, so that nobody can
-//! choose flows that evict a certain one. A reload makes a new classifier, with an empty cache.
+//! The table takes 512 KiB if there are port matches. The cache has [`CACHE_ENTRIES`] entries. A flood of new flows
+//! costs the other methods for each frame and evicts the entries of other flows, but no more. The places of flows
+//! depend on a random seed, so that an attacker cannot choose flows that evict a certain one. A reload makes a new
+//! classifier with an empty cache.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -25,7 +27,7 @@ mod tuples;
 const CACHE_ENTRIES: usize = 8192;
 /// Entries of a set.
 const WAYS: usize = 2;
-/// The cache is used where an answer takes at least this many comparisons without it.
+/// Minimum number of comparisons of a classification for using the cache.
 const CACHE_FROM: usize = 5;
 /// Comparisons that take as long as asking a hash table.
 const TABLE_COSTS: usize = 2;
@@ -33,25 +35,26 @@ const TABLE_COSTS: usize = 2;
 const TABLE_WORK: usize = 1 << 24;
 const NONE: u32 = u32::MAX;
 
-/// What the cache has of a flow.
+/// A cache entry: a flow and its class.
 type Entry = Option<(FrameKey, ClassId)>;
 
-/// A compiled list of matches. `W` counts the steps of its answers, for experiments: [`Counted`](fairlink_core::Counted), or `()` for nothing.
+/// A compiled list of matches. `W` counts the steps of its answers, for experiments:
+/// [`Counted`](fairlink_core::Counted), or `()` for nothing.
 #[derive(Debug)]
 pub struct Classifier<W = ()> {
     rules: Vec<(ClassId, Match)>,
     default: ClassId,
-    /// By port: index of the first rule for UDP, then for TCP. Empty where there is none.
+    /// By port: index of the first rule for UDP, then for TCP. Empty if there is none.
     by_port: Vec<[u32; 2]>,
     /// The rules that share a hash table with others.
     tuples: Tuples,
     /// Indices of the remaining rules, in order.
     others: Vec<u32>,
-    /// What any rule looks at.
+    /// Fields that any rule compares.
     looked_at: Mask,
-    /// Sets of entries. Empty where it would not pay.
+    /// Sets of entries. Empty if a cache does not pay.
     cache: Vec<[Entry; WAYS]>,
-    /// Where flows are in the cache is nobody's business.
+    /// Per-process hash seed, so that cache sets cannot be targeted.
     seed: u64,
     work: Counters<W>,
 }
@@ -66,10 +69,11 @@ struct Counters<W> {
     matches: W,
 }
 
-/// The steps of a classifier since it was made: [`Classifier::steps`]. The same calls take the same steps on every machine.
+/// The steps of a classifier since it was made: [`Classifier::steps`]. The same calls take the same steps on every
+/// machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassifierSteps {
-    /// Frames whose class was looked up in full. The flow cache answered for all others.
+    /// Frames that were classified in full. The flow cache answered for all others.
     pub full: u64,
     /// Entries of the flow cache that were compared with a frame.
     pub entries: u64,
@@ -102,7 +106,7 @@ impl ClassifierSteps {
 }
 
 impl Classifier {
-    /// A classifier of `rules`, in which the first that matches wins; `default` where none does.
+    /// Makes a classifier of `rules`, in which the first match wins; `default` is for frames without a match.
     #[must_use]
     pub fn new(rules: &[(ClassId, Match)], default: ClassId) -> Self {
         Self::working(rules, default, RandomState::new().build_hasher().finish())
@@ -110,8 +114,9 @@ impl Classifier {
 }
 
 impl<W: Work> Classifier<W> {
-    /// As [`Classifier::new`], with steps counted by `W` and with this seed of all hashes. Where flows are in the cache is the same in every run then, so
-    /// that somebody who knows the seed can choose flows that evict another: for experiments.
+    /// Like [`Classifier::new`], with steps counted by `W` and with this seed of all hashes, for experiments. The
+    /// places of flows in the cache are then the same in every run, and someone who knows the seed can choose flows
+    /// that evict another.
     #[must_use]
     pub fn working(rules: &[(ClassId, Match)], default: ClassId, seed: u64) -> Self {
         // Rules behind one that matches everything are never reached.
@@ -173,7 +178,7 @@ impl<W: Work> Classifier<W> {
         class
     }
 
-    /// The steps of all answers so far; 0 where they are not counted.
+    /// The steps of all classifications so far; 0 if they are not counted.
     #[must_use]
     pub fn steps(&self) -> ClassifierSteps {
         let Counters { full, entries, tables, places, matches } = &self.work;

@@ -10,7 +10,7 @@ pub const VLAN_TAG: usize = 4;
 pub const VLAN: u16 = 0x8100;
 /// A tag of 802.1ad.
 pub const PROVIDER_VLAN: u16 = 0x88a8;
-/// What was used for an outer tag before 802.1ad.
+/// EtherType of outer tags before 802.1ad.
 pub const OLD_PROVIDER_VLAN: u16 = 0x9100;
 /// IPv4.
 pub const IPV4: u16 = 0x0800;
@@ -33,8 +33,8 @@ pub const fn is_vlan(kind: u16) -> bool {
 /// Most VLAN tags walked over.
 const MAX_TAGS: usize = 4;
 
-/// Returns the type and the offset of a frame's payload, behind at most four VLAN tags. `tag` is called with the VLAN id of each
-/// tag. `None` where the frame is cut short before its payload, or has more tags.
+/// Returns the type and the offset of a frame's payload, after at most four VLAN tags. `tag` is called with the VLAN id
+/// of each tag. `None` if the frame ends before its payload, or has more tags.
 #[inline]
 pub fn payload(bytes: &[u8], mut tag: impl FnMut(u16)) -> Option<(u16, usize)> {
     let (mut kind, mut at) = (be16(bytes, 12)?, HEADER);
@@ -50,7 +50,7 @@ pub fn payload(bytes: &[u8], mut tag: impl FnMut(u16)) -> Option<(u16, usize)> {
     (!is_vlan(kind)).then_some((kind, at))
 }
 
-/// The number in network byte order at byte `at`, where the frame reaches that far.
+/// The number in network byte order at byte `at`, if the frame is long enough.
 #[inline]
 pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))

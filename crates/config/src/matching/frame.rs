@@ -1,11 +1,12 @@
-//! Reads the headers of a frame in one walk. Its bytes may be anything.
+//! Parses the headers of a frame in one pass. Its bytes may have any content.
 //!
-//! It understands Ethernet, VLAN tags (802.1Q, 802.1ad, the older 0x9100), PPPoE sessions (RFC 2516), IPv4 (RFC 791) with options
-//! and fragments, IPv6 (RFC 8200) with extension headers, and the ports of TCP and UDP. Of VLAN tags the key has the first two.
+//! Supported are Ethernet, VLAN tags (802.1Q, 802.1ad, the older 0x9100), PPPoE sessions (RFC 2516), IPv4 (RFC 791)
+//! with options and fragments, IPv6 (RFC 8200) with extension headers, and the ports of TCP and UDP. The key has the
+//! first two VLAN tags.
 //!
-//! Every read is checked and every loop is bounded. What does not parse is left out of the key. So a frame that is cut short can
-//! still be matched by its VLAN; where no match needs so little, it goes to the default class. A length field that claims more
-//! than the frame holds is not believed, and does not hide what is there.
+//! Every read is checked and every loop is bounded. Headers that do not parse are left out of the key. So a truncated
+//! frame can still be matched by its VLAN; if no match suffices, it belongs to the default class. A length field that
+//! exceeds the frame is ignored and does not hide the headers that are present.
 //!
 //! Only the first fragment of a datagram has ports. The others can match on addresses, protocol and code point.
 
@@ -13,7 +14,8 @@ use super::{FrameKey, IpVersion, Mac, TCP, UDP, v4_mapped};
 
 use super::ethernet::{self, IPV4, IPV6, PPP_IPV4, PPP_IPV6, PPPOE_SESSION, be16};
 
-/// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no ports.
+/// Most IPv6 extension headers walked over. If there are more, the protocol is the next one's number and there are no
+/// ports.
 const MAX_EXTENSIONS: usize = 8;
 
 // IPv6 extension headers that another header follows (RFC 8200, RFC 4302).
@@ -28,11 +30,11 @@ const DESTINATION: u8 = 60;
 pub struct FrameHeaders {
     /// Fields that matches compare.
     pub key: FrameKey,
-    /// Offset of the IP header in bytes; `None` where the key has no IP version.
+    /// Offset of the IP header in bytes; `None` if the key has no IP version.
     pub ip: Option<usize>,
     /// Code point of explicit congestion notification (RFC 3168), 0 to 3; 0 without an IP header.
     pub ecn: u8,
-    /// `None` for a whole packet, and where the headers are cut short before they say so.
+    /// `None` for a whole packet, and if the headers are truncated before the fragment fields.
     pub fragment: Option<Fragment>,
 }
 
@@ -49,7 +51,8 @@ pub struct Fragment {
     pub more: bool,
     /// Offset of the content in the frame, in bytes.
     pub content: usize,
-    /// Offset of the end of the content by the IP header, in bytes. It may lie behind the end of a frame that was cut, and before `content`.
+    /// Offset of the end of the content by the IP header, in bytes. It may lie behind the end of a frame that was cut,
+    /// and before `content`.
     pub end: usize,
 }
 
@@ -209,7 +212,7 @@ mod tests {
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
     use proptest::prelude::*;
 
-    /// The same key by a library written by others; `None` where it stops at an error.
+    /// Parses the key with an independent library; `None` if it stops at an error.
     fn by_library(bytes: &[u8]) -> Option<FrameKey> {
         let packet = SlicedPacket::from_ethernet(bytes).ok()?;
         let link = packet.link.as_ref()?;

@@ -11,17 +11,17 @@ use super::{
     ICMP, ICMP6, IpVersion, MAX_DSCP, MAX_VLAN, MIN_ETHERTYPE, Mac, Match, PortRange, Prefix, TCP, UDP, dscp_value,
 };
 
-/// Why a match was refused, and where in its text.
+/// Reason for refusing a match, and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}")]
 pub struct MatchError {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: MatchErrorKind,
     /// The offending part of the text, in bytes.
     pub at: Range<usize>,
 }
 
-/// What is wrong with a match.
+/// An error of a match.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MatchErrorKind {
     /// Nothing but white space.
@@ -29,7 +29,7 @@ pub enum MatchErrorKind {
     Empty,
     /// A word that begins no condition.
     #[error(
-        "\"{word}\" begins no condition; these do: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan, ethertype"
+        "\"{word}\" is not a condition; conditions begin with: any, ip, ip6, tcp, udp, icmp, icmp6, proto, src, dst, dscp, vlan, inner vlan, ethertype"
     )]
     UnknownWord {
         /// The word.
@@ -41,20 +41,20 @@ pub enum MatchErrorKind {
         /// The word.
         word: String,
     },
-    /// The text ends, or another word follows, where something else is needed.
+    /// End of the text, or an unexpected word.
     #[error("after \"{after}\" must come {expected}, not {found}")]
     Expected {
         /// The word before.
         after: String,
-        /// What should follow.
+        /// The expected text.
         expected: &'static str,
-        /// What does, in words.
+        /// The text found, in words.
         found: String,
     },
     /// Not a number, or one outside its limits.
     #[error("the {what} must be a number from {min} to {max}, not \"{value}\"")]
     OutOfRange {
-        /// What it is.
+        /// Name of the number.
         what: &'static str,
         /// As written.
         value: String,
@@ -64,7 +64,7 @@ pub enum MatchErrorKind {
         max: u16,
     },
     /// A range of ports that runs backwards.
-    #[error("the ports {first}-{last} run backwards; write {last}-{first}")]
+    #[error("the port range {first}-{last} is reversed; write {last}-{first}")]
     Backwards {
         /// As written first.
         first: u16,
@@ -72,33 +72,31 @@ pub enum MatchErrorKind {
         last: u16,
     },
     /// A range that runs backwards, of VLAN ids or addresses.
-    #[error("the range {written} runs backwards; write the smaller end first")]
+    #[error("the range {written} is reversed; write the smaller end first")]
     BackwardRange {
         /// As written.
         written: String,
     },
     /// A range of addresses of two versions.
-    #[error("one end of {written} is IPv4 and the other IPv6; write a range for each")]
+    #[error("the ends of {written} are IPv4 and IPv6; write a range for each")]
     MixedRange {
         /// As written.
         written: String,
     },
     /// Ranges that stand for too many matches.
-    #[error(
-        "its ranges stand for {count} matches, and a match may stand for {MAX_STANDS_FOR} at most; use smaller ranges, or prefixes"
-    )]
+    #[error("its ranges expand to {count} matches; the limit is {MAX_STANDS_FOR}; use smaller ranges, or prefixes")]
     TooMany {
-        /// How many.
+        /// Number of matches.
         count: usize,
     },
-    /// A range where a single match is needed.
-    #[error("its ranges stand for {count} matches, and one is needed here")]
+    /// A range instead of a single match.
+    #[error("its ranges expand to {count} matches, and this needs a single one")]
     NotSingle {
-        /// How many.
+        /// Number of matches.
         count: usize,
     },
     /// A prefix with bits set behind its length.
-    #[error("{written} has bits set behind its first {len}; write {prefix}, or \"host\" for one address")]
+    #[error("{written} has bits set beyond the first {len}; write {prefix}, or \"host\" for one address")]
     HostBits {
         /// As written.
         written: String,
@@ -109,20 +107,20 @@ pub enum MatchErrorKind {
     },
     /// A tag's EtherType, which is never the one behind all tags.
     #[error(
-        "the EtherType {value:#06x} is a VLAN tag's, and the one behind all tags counts; write \"vlan\" and its id"
+        "the EtherType {value:#06x} is that of a VLAN tag; matches compare the one after all tags; write \"vlan\" and its id"
     )]
     TagType {
         /// The EtherType.
         value: u16,
     },
     /// The same condition twice.
-    #[error("{what} is given twice; every condition must hold, so say it once, or write two matches")]
+    #[error("{what} is given twice; all conditions must hold: give it once, or write two matches")]
     Twice {
         /// The condition.
         what: &'static str,
     },
     /// `any` with conditions.
-    #[error("\"any\" stands alone: it matches every frame")]
+    #[error("\"any\" matches every frame and takes no other condition")]
     AnyNotAlone,
     /// Conditions that no frame meets.
     #[error("no frame {one} and {other}")]
@@ -150,12 +148,12 @@ impl Match {
         }
     }
 
-    /// Reads a match that may have ranges: `vlan 100-199`, `dst host 10.0.0.10-10.0.0.50`. It stands for one match of each VLAN id, and
-    /// for one of each of the fewest prefixes that make up a range of addresses: a frame meets the text if it meets any of
-    /// them, and none of them covers another. There are 1 to [`MAX_STANDS_FOR`].
+    /// Parses a match that may have ranges: `vlan 100-199`, `dst host 10.0.0.10-10.0.0.50`. It expands to one match for
+    /// each VLAN id, and for each of the fewest prefixes that make up a range of addresses: a frame meets the text if
+    /// it meets any of them, and none of them covers another. There are 1 to [`MAX_STANDS_FOR`].
     ///
     /// # Errors
-    /// [`MatchError`], which also refuses what no frame can meet.
+    /// [`MatchError`], also for a match that no frame can meet.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, MatchError> {
         let mut parser = Parser { text, words: words(text), next: 0, made: Self::ANY, ranges: Ranges::default() };
         parser.run()?;
@@ -192,7 +190,7 @@ struct Parser<'a> {
     text: &'a str,
     words: Vec<Range<usize>>,
     next: usize,
-    /// What was read; of a range its first part.
+    /// The match; of a range its first part.
     made: Match,
     ranges: Ranges,
 }
@@ -280,7 +278,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns true if what was asked of the IP packet can be in a frame of this EtherType.
+    /// Checks that conditions on the IP packet are possible with this EtherType.
     fn check_ethertype(&self) -> Result<(), MatchError> {
         let Some(ethertype) = self.made.ethertype else { return Ok(()) };
         let fits = match ethertype {
@@ -476,7 +474,7 @@ impl<'a> Parser<'a> {
         Ok(self.word(self.next - 1))
     }
 
-    /// The word just taken is not what was expected.
+    /// The error for the last word.
     fn unexpected(&self, expected: &'static str) -> MatchError {
         let found = format!("\"{}\"", self.word(self.next - 1));
         self.error(Kind::Expected { after: self.word(self.next - 2).to_owned(), expected, found }, self.next - 1)

@@ -1,5 +1,5 @@
-//! Ranges of VLAN ids and addresses in the text of a match. They are spread into one match for each id and each prefix, so that
-//! a classifier has nothing but exact ids and prefixes to look up.
+//! Ranges of VLAN ids and addresses in the text of a match. They are spread into one match for each id and each prefix,
+//! so that a classifier has nothing but exact ids and prefixes to look up.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,7 @@ use super::{IpVersion, Match, Prefix, v4_mapped};
 /// Most matches that the ranges of one text stand for.
 pub const MAX_STANDS_FOR: usize = 4096;
 
-/// What the ranges of a text stand for; a list is empty where the text has no such condition, and has one entry where it has
-/// no range.
+/// The ranges of a text. A list is empty if the text has no such condition, and has one entry if it has no range.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     pub(super) vlans: Vec<u16>,
@@ -19,7 +18,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// How many matches they stand for, all together.
+    /// Number of matches that they expand to.
     pub(super) fn count(&self) -> usize {
         [self.vlans.len(), self.inner_vlans.len(), self.src.len(), self.dst.len()]
             .into_iter()
@@ -27,7 +26,7 @@ impl Ranges {
             .fold(1, usize::saturating_mul)
     }
 
-    /// `made` with each combination of what they stand for.
+    /// Returns `made` with each combination of the ranges' parts.
     pub(super) fn spread(&self, made: Match) -> Vec<Match> {
         let mut all = vec![made];
         all = each(all, &self.vlans, |made, &vlan| made.vlan = Some(vlan));
@@ -37,7 +36,7 @@ impl Ranges {
     }
 }
 
-/// Each of `all` with each of `values`; as it was where there is none.
+/// Returns each of `all` with each of `values`; `all` unchanged if there is none.
 fn each<T>(all: Vec<Match>, values: &[T], set: impl Fn(&mut Match, &T)) -> Vec<Match> {
     if values.is_empty() {
         return all;
@@ -50,8 +49,8 @@ fn each<T>(all: Vec<Match>, values: &[T], set: impl Fn(&mut Match, &T)) -> Vec<M
     all.iter().flat_map(|made| values.iter().map(|value| with(made, value)).collect::<Vec<_>>()).collect()
 }
 
-/// The fewest prefixes that have the addresses from `first` to `last` and no others: at most 2 * 32 - 2 of IPv4, 2 * 128 - 2
-/// of IPv6. Both ends are of one version, and `first` is not above `last`.
+/// The fewest prefixes that have the addresses from `first` to `last` and no others: at most 2 * 32 - 2 of IPv4, 2 *
+/// 128 - 2 of IPv6. Both ends are of one version, and `first` is not above `last`.
 pub(super) fn prefixes(first: IpAddr, last: IpAddr) -> Vec<Prefix> {
     let bits = |address| match address {
         IpAddr::V4(address) => u128::from_be_bytes(v4_mapped(address.octets())),
@@ -155,12 +154,12 @@ mod tests {
     #[test]
     fn ranges_that_are_wrong_are_refused_with_what_was_written() {
         let why = |text: &str| Match::parse_all(text).unwrap_err().to_string();
-        assert_eq!(why("vlan 9-3"), "the range 9-3 runs backwards; write the smaller end first");
+        assert_eq!(why("vlan 9-3"), "the range 9-3 is reversed; write the smaller end first");
         assert_eq!(
             why("dst host 10.0.0.9-10.0.0.3"),
-            "the range 10.0.0.9-10.0.0.3 runs backwards; write the smaller end first"
+            "the range 10.0.0.9-10.0.0.3 is reversed; write the smaller end first"
         );
-        assert!(why("src net 10.0.0.1-2001:db8::1").contains("one end of 10.0.0.1-2001:db8::1 is IPv4"));
+        assert!(why("src net 10.0.0.1-2001:db8::1").contains("the ends of 10.0.0.1-2001:db8::1 are IPv4"));
         assert!(why("vlan 1-4095").contains("from 0 to 4094"));
         assert!(why("vlan 1-2-3").contains("not \"2-3\""));
         assert!(why("src net 10.0.0.0/24-10.0.1.0/24").contains("or a range such as 10.0.0.1-10.0.0.9"));

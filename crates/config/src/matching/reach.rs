@@ -6,23 +6,24 @@ use super::{Mac, Match, PortRange};
 
 /// Matches seen so far, in file order.
 ///
-/// They are grouped by which conditions they set (with the lengths of prefixes). A new match is compared with one candidate of each
-/// group and not with all matches: files have up to a million matches but few shapes.
+/// They are grouped by which conditions they set (with the lengths of prefixes). A new match is compared with one
+/// candidate of each group and not with all matches: files have up to a million matches but few shapes.
 #[derive(Debug, Default)]
 pub struct Reach {
     groups: Vec<(Match, Group)>,
     seen: usize,
 }
 
-/// Matches of one shape with their positions, by what is left of them when ranges of ports are taken for all ports.
+/// Matches of one shape with their positions, keyed by the match with ranges of ports replaced by all ports.
 type Group = HashMap<Match, Vec<(usize, Match)>>;
 
-/// Most earlier matches that a new one is compared with in one group; only ranges of ports make more than one. Beyond this number a
-/// match that is covered may go unnoticed. None is ever reported wrongly.
+/// Most earlier matches that a new one is compared with in one group; only ranges of ports make more than one. Beyond
+/// this number a match that is covered may go unnoticed. None is ever reported wrongly.
 const MAX_CANDIDATES: usize = 1_000;
 
 impl Reach {
-    /// Adds the next match of the file; returns the position (0 first) of an earlier match that covers it, if there is one.
+    /// Adds the next match of the file; returns the position (0 first) of an earlier match that covers it, if there is
+    /// one.
     pub fn add(&mut self, new: &Match) -> Option<usize> {
         let covered_by = self
             .groups
@@ -34,7 +35,7 @@ impl Reach {
             .min();
         self.seen += 1;
         if covered_by.is_some() {
-            // Whatever it covers, the one that covers it does.
+            // The covering match covers everything that it covers.
             return covered_by;
         }
         let shape = shape_of(new);
@@ -71,7 +72,7 @@ fn shape_of(of: &Match) -> Match {
     }
 }
 
-/// `of` with only the conditions of `shape`; `None` where it lacks one, and so cannot be covered by that shape.
+/// Reduces `of` to the conditions of `shape`; `None` if it lacks one, and so cannot be covered by that shape.
 fn project(of: &Match, shape: &Match) -> Option<Match> {
     fn keep<T, U>(value: Option<T>, wanted: Option<U>) -> Option<Option<T>> {
         match (value, wanted) {

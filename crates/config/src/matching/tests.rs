@@ -1,4 +1,4 @@
-//! The text form of a match, which frames it takes, what is refused, and when one match covers another.
+//! The text form of a match, its frames, its errors, and coverage of one match by another.
 
 use super::ethernet::{IPV4, PPPOE_SESSION};
 use super::*;

@@ -36,10 +36,11 @@ pub enum Witness {
 impl Witness {
     /// Searches a frame that meets `of` and none of `earlier`.
     ///
-    /// A frame that an earlier match takes fails one of its conditions or is taken by it. So the search follows each condition that can
-    /// fail, with the conditions that have to fail so far, until a frame is left or no way is.
+    /// A frame that an earlier match takes fails one of its conditions or is taken by it. So the search follows each
+    /// condition that can fail, with the conditions that have to fail so far, until a frame is left or no way is.
     ///
-    /// `is_left` may say at once that no earlier match takes a frame, where a classifier knows it without comparing them one by one.
+    /// `is_left` may say at once that no earlier match takes a frame, where a classifier knows it without comparing
+    /// them one by one.
     pub fn search<'m>(
         of: &Match,
         earlier: impl Iterator<Item = &'m Match> + Clone,
@@ -103,7 +104,7 @@ impl Search<'_> {
         outcome
     }
 
-    /// A well-formed frame that meets the match and fails what has to fail, where there is one.
+    /// Returns a well-formed frame that meets the match and fails the others, if there is one.
     fn frame(&self) -> Option<FrameKey> {
         let (vlan, inner_vlan) = self.tags()?;
         let src_mac = self.mac(self.of.src_mac, |failing| match failing {
@@ -131,7 +132,7 @@ impl Search<'_> {
         }
     }
 
-    /// No tags where the match asks for none.
+    /// Returns no tags if the match does not need one.
     fn tags(&self) -> Option<(Option<u16>, Option<u16>)> {
         let id = |wanted: Option<u16>, needed: bool, fails: &dyn Fn(u16) -> bool| match wanted {
             Some(id) => (!fails(id)).then_some(Some(id)),
@@ -356,13 +357,13 @@ mod tests {
                 let version = version.or(dst.map(|prefix| prefix.version()));
                 let made =
                     Match { dst_mac, vlan, inner_vlan, ethertype, version, proto, dst, dport, dscp, ..Match::ANY };
-                // What the text form refuses is left out.
+                // Matches that the text form refuses are left out.
                 Match::parse(&made.to_string()).ok().filter(|read| *read == made)
             },
         )
     }
 
-    /// A frame of each kind that those matches tell apart.
+    /// A frame of each kind that those matches distinguish.
     fn universe() -> Vec<FrameKey> {
         let mut all = Vec::new();
         let tags = [None, Some(0), Some(1), Some(2)];

@@ -1,5 +1,5 @@
-//! The part of a file that is shown around a place in it. Whoever shows it looks at every character of the lines that it gets, several
-//! times; a line may have all the bytes of a file.
+//! The part of a file shown around a place. Renderers inspect every character of these lines several times, and a line
+//! may be as long as the file.
 
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
@@ -47,7 +47,7 @@ pub(super) fn marked(text: &str, span: &Span) -> Span {
     span.start..end.max(span.start)
 }
 
-/// Where the character at `at` begins.
+/// Returns the start of the character at `at`.
 fn boundary(text: &str, mut at: usize) -> usize {
     at = at.min(text.len());
     while !text.is_char_boundary(at) {

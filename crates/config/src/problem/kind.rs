@@ -1,4 +1,4 @@
-//! Every kind of thing that can be wrong with a file: the message, what to do, and what the place is labelled.
+//! All kinds of problems of a file: message, remedy, and label of the place.
 
 use fairlink_core::{MAX_CLASSES, MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::matching::MatchError;
 use crate::units::{UnitError, show_bps, show_rate, show_size, show_time};
 
-/// What is wrong, with the offending value and the limit.
+/// The kind of a problem, with the offending value and the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProblemKind {
     /// The file cannot be read.
@@ -16,9 +16,7 @@ pub enum ProblemKind {
         reason: String,
     },
     /// A file that another one names as a link file, and that is none. Nothing of it is quoted.
-    #[error(
-        "{by} names this file, and it is not a link file: it has no line that begins with [link], and line {line} is wrong"
-    )]
+    #[error("{by} names this file, which is not a link file: no line begins with [link], and line {line} is invalid")]
     NotALinkFile {
         /// The file that names it.
         by: String,
@@ -26,11 +24,11 @@ pub enum ProblemKind {
         line: usize,
     },
     /// A file of another kind than the file that names it says. Nothing of it is quoted.
-    #[error("{by} names this file, and it is no {what}: line {line} is wrong")]
+    #[error("{by} names this file, which is not a {what}: line {line} is invalid")]
     NotSuchAFile {
         /// The file that names it.
         by: String,
-        /// What it should be.
+        /// Expected kind of file.
         what: &'static str,
         /// The first line that is wrong, from 1.
         line: usize,
@@ -60,11 +58,11 @@ pub enum ProblemKind {
         place: &'static str,
         /// The key.
         key: &'static str,
-        /// How it is written.
+        /// Example of the key.
         example: &'static str,
     },
     /// A key that the table does not have.
-    #[error("{place} takes no \"{key}\"")]
+    #[error("{place} has an unknown key \"{key}\"")]
     UnknownKey {
         /// The table.
         place: &'static str,
@@ -72,11 +70,11 @@ pub enum ProblemKind {
         key: String,
         /// The closest known key.
         suggestion: Option<String>,
-        /// What it takes.
+        /// Keys that exist.
         known: String,
     },
     /// A key of a class as another tool calls it.
-    #[error("{place} takes no \"{key}\"")]
+    #[error("{place} has an unknown key \"{key}\"")]
     ForeignKey {
         /// The table.
         place: &'static str,
@@ -84,7 +82,7 @@ pub enum ProblemKind {
         key: String,
         /// The tool.
         tool: &'static str,
-        /// What it is called here.
+        /// Name of the key in link files.
         ours: &'static str,
     },
     /// A value of another type.
@@ -92,9 +90,9 @@ pub enum ProblemKind {
     WrongType {
         /// The key.
         key: String,
-        /// What it must be.
+        /// Expected value.
         expected: &'static str,
-        /// TOML's name of what it is.
+        /// TOML's name of the type found.
         found: &'static str,
     },
     /// A quantity.
@@ -102,7 +100,7 @@ pub enum ProblemKind {
     Unit {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         error: UnitError,
     },
     /// A number outside its limits.
@@ -120,7 +118,7 @@ pub enum ProblemKind {
     /// A word that is not one of a few.
     #[error("there is no {what} \"{word}\"")]
     UnknownWord {
-        /// What it names.
+        /// Kind of the word.
         what: &'static str,
         /// As written.
         word: String,
@@ -162,17 +160,17 @@ pub enum ProblemKind {
     Misplaced {
         /// The key.
         key: &'static str,
-        /// What is the matter.
+        /// The reason.
         why: String,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
-    /// What is wrong with a row of a table of classes, or with how a file refers to one.
+    /// An error in a row of a table of classes, or in a reference to a row.
     #[error("{why}")]
     Row {
-        /// What is the matter.
+        /// The reason.
         why: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
     /// A name that cannot be used.
@@ -198,27 +196,27 @@ pub enum ProblemKind {
         suggestion: Option<String>,
     },
     /// A class is its own ancestor.
-    #[error("these classes are each other's parents: {path}")]
+    #[error("these classes form a cycle of parents: {path}")]
     Cycle {
         /// Their names, the first repeated at the end.
         path: String,
     },
     /// A class that is nested too deep.
-    #[error("class \"{name}\" is more than {MAX_DEPTH} levels below the link")]
+    #[error("class \"{name}\" is too deep; the limit is {MAX_DEPTH} levels below the link")]
     TooDeep {
         /// The class.
         name: String,
     },
     /// Too many leaves.
-    #[error("{leaves} leaf classes are more than {MAX_LEAVES}")]
+    #[error("{leaves} leaf classes; the limit is {MAX_LEAVES}")]
     TooManyLeaves {
-        /// How many.
+        /// Number of leaves.
         leaves: usize,
     },
     /// Too many classes.
-    #[error("{classes} classes are more than {MAX_CLASSES}")]
+    #[error("{classes} classes; the limit is {MAX_CLASSES}")]
     TooManyClasses {
-        /// How many, up to the first that is too many.
+        /// Number of classes, up to the first above the limit.
         classes: usize,
     },
     /// Siblings that share in different ways.
@@ -230,7 +228,7 @@ pub enum ProblemKind {
         sibling: String,
     },
     /// Children are guaranteed more than their parent.
-    #[error("the classes below {parent} are guaranteed {} together, more than its {}", show_bps(*children_bps), show_bps(*parent_bps))]
+    #[error("the guarantees below {parent} add up to {}, more than its {}", show_bps(*children_bps), show_bps(*parent_bps))]
     GuaranteesExceedParent {
         /// The parent in words: `"A"` or `the link`.
         parent: String,
@@ -257,7 +255,7 @@ pub enum ProblemKind {
     },
     /// A setting that the scheduler cannot honour.
     #[error(
-        "\"{name}\"{} {what}, which {scheduler} cannot honour",
+        "\"{name}\"{} {what}, which {scheduler} does not support",
         if *more > 0 { format!(" (and {more} more)") } else { String::new() }
     )]
     Unsupported {
@@ -271,12 +269,12 @@ pub enum ProblemKind {
         able: String,
         /// True if it is ignored instead.
         ignored: bool,
-        /// How many other classes set it.
+        /// Number of further classes that set it.
         more: usize,
     },
     /// A tree that the kernel's HTB would refuse.
     #[error(
-        "class \"{name}\" is at level {levels} of the classes that tc would make, the link's own included; the kernel's HTB takes at most {most}"
+        "class \"{name}\" becomes level {levels} in tc, including the link's own class; the limit of the kernel's HTB is {most}"
     )]
     TooDeepForKernel {
         /// The deepest class, the first of them.
@@ -290,7 +288,7 @@ pub enum ProblemKind {
     #[error(
         "under {scheduler}, \"{name}\" gets {} of its {} while all classes are busy{}",
         if *gets > 0 { show_bps(*gets) } else { "nothing".to_owned() }, show_rate(*guarantee),
-        if *more > 0 { format!("; {more} more get less than they should") } else { String::new() }
+        if *more > 0 { format!("; {more} more fall short") } else { String::new() }
     )]
     Shortfall {
         /// The class that loses most.
@@ -299,13 +297,13 @@ pub enum ProblemKind {
         scheduler: &'static str,
         /// Its guarantee, or its share by weight.
         guarantee: Rate,
-        /// What it gets, in bit/s.
+        /// Its rate in bit/s.
         gets: u64,
-        /// How many others there are.
+        /// Number of further classes.
         more: usize,
     },
     /// A scheduler and its queues would take more memory than is allowed.
-    #[error("{scheduler} for this tree takes {}, and {} are allowed", crate::units::show_memory(*needed), crate::units::show_memory(*limit))]
+    #[error("{scheduler} needs {} of memory for this tree; the limit is {}", crate::units::show_memory(*needed), crate::units::show_memory(*limit))]
     TooLarge {
         /// The scheduler.
         scheduler: &'static str,
@@ -322,14 +320,14 @@ pub enum ProblemKind {
     },
     /// Weights too far apart for the scheduler's arithmetic.
     #[error(
-        "{scheduler} runs \"{name}\" with a share that is {percent} % off, because its siblings weigh so much more or less"
+        "{scheduler} rounds the share of \"{name}\" by {percent} %, because the weights of its siblings differ too much"
     )]
     ShareError {
         /// The class.
         name: String,
         /// The scheduler.
         scheduler: String,
-        /// How far, relative to the share.
+        /// Relative rounding error of the share.
         percent: String,
     },
     /// A `ceiling_burst` that is too small for the ceiling.
@@ -348,53 +346,53 @@ pub enum ProblemKind {
         ceiling_bps: u64,
         /// The rate that is reached in bit/s.
         reached_bps: u64,
-        /// How many leaves are busy then.
+        /// Number of busy leaves.
         busy: usize,
-        /// How many leaves there are.
+        /// Number of leaves.
         leaves: usize,
     },
-    /// What is wrong in a file of tc commands, or lost from it.
+    /// A problem in a file of tc commands, or a loss in its conversion.
     #[error("{what}")]
     Tc {
-        /// What it is, in words.
+        /// The message.
         what: String,
-        /// What to do.
+        /// The remedy.
         help: Option<&'static str>,
     },
-    /// What is wrong in the configuration of another tool.
+    /// An error in the configuration of another tool.
     #[error("{what}")]
     Import {
-        /// What it is, in words.
+        /// The message.
         what: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// What was imported and means something else here.
+    /// An imported setting that changed in meaning.
     #[error("{what}")]
     Changed {
-        /// What it is, in words.
+        /// The message.
         what: String,
     },
-    /// What was not imported.
+    /// A setting that was not imported.
     #[error("{what}")]
     LeftOut {
-        /// What it is, in words.
+        /// The message.
         what: String,
     },
-    /// What is wrong in a script of the traffic generator.
+    /// An error in a script of the traffic generator.
     #[error("{error}")]
     Script {
-        /// What it is.
+        /// The reason.
         error: fairlink_traffic::script::ScriptErrorKind,
     },
     /// A match that cannot be read.
-    #[error("the match is not understood: {error}")]
+    #[error("invalid match: {error}")]
     Match {
-        /// What is wrong with it.
+        /// The reason.
         error: MatchError,
     },
     /// A match that is never the first to match.
-    #[error("no frame reaches this match: \"{earlier}\" of class \"{name}\" comes first and takes all of them")]
+    #[error("no frame reaches this match: the earlier \"{earlier}\" of class \"{name}\" takes all of its frames")]
     Unreachable {
         /// The earlier match.
         earlier: String,
@@ -402,7 +400,7 @@ pub enum ProblemKind {
         name: String,
     },
     /// Frames may match nothing.
-    #[error("frames that no class matches have nowhere to go")]
+    #[error("there is no default class for frames that no class matches")]
     NoDefault,
     /// Leaves that no frame reaches: they have no match, or earlier matches take all of theirs.
     #[error("no frame can reach {}: {}", show_names(names, *more), match (names.len() + more, *covered) {
@@ -416,11 +414,11 @@ pub enum ProblemKind {
         names: Vec<String>,
         /// The number of the others.
         more: usize,
-        /// True where one of them has a match.
+        /// True if one of them has a match.
         covered: bool,
     },
     /// A class that traffic is to be sent to and that has children.
-    #[error("\"{name}\" has classes below it; traffic belongs to a class without children")]
+    #[error("\"{name}\" has classes below it; traffic needs a leaf")]
     NotALeaf {
         /// The class.
         name: String,
@@ -444,7 +442,7 @@ pub enum ProblemKind {
         end: Nanos,
     },
     /// Intervals that overlap or are out of order.
-    #[error("the interval starts at {}, before the one in front of it has ended at {}", show_time(*start), show_time(*before))]
+    #[error("the interval starts at {}, before the previous one ends at {}", show_time(*start), show_time(*before))]
     Overlap {
         /// Start of the later one.
         start: Nanos,
@@ -452,7 +450,7 @@ pub enum ProblemKind {
         before: Nanos,
     },
     /// A change that does not come after the one before it.
-    #[error("the change at {} does not come after the one before it, at {}", show_time(*at), show_time(*before))]
+    #[error("the change at {} is not after the previous one, at {}", show_time(*at), show_time(*before))]
     ChangeOrder {
         /// Its time.
         at: Nanos,
@@ -507,7 +505,7 @@ impl ProblemKind {
         code
     }
 
-    /// What to do about it, where the message alone does not say.
+    /// Returns the remedy, if the message alone does not give it.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         let did_you_mean = |suggestion: &Option<String>, known: &str| match suggestion {
@@ -518,7 +516,7 @@ impl ProblemKind {
             Self::ShareError { .. } => "keep the weights or guarantees of siblings within 1 : 100,000,000".to_owned(),
             Self::SmallBurst { enough, .. } => {
                 format!(
-                    "ceiling_burst = \"{enough}B\" loses nothing, whatever the others send; without the key it is the default"
+                    "ceiling_burst = \"{enough}B\" is always enough; remove the key for the default"
                 )
             }
             Self::Unreadable { .. } => "check the path and the permissions".to_owned(),
@@ -530,9 +528,9 @@ impl ProblemKind {
                 did_you_mean(suggestion, known)
             }
             Self::ForeignKey { key, tool: "tc", .. } if ["rate", "ceil"].contains(&key.as_str()) => {
-                "what tc calls \"rate\" is \"guarantee\" here, and \"ceil\" is \"ceiling\"".to_owned()
+                "the keys for tc's \"rate\" and \"ceil\" are \"guarantee\" and \"ceiling\"".to_owned()
             }
-            Self::ForeignKey { key, tool, ours, .. } => format!("what {tool} calls \"{key}\" is \"{ours}\" here"),
+            Self::ForeignKey { key, tool, ours, .. } => format!("the key for \"{key}\" of {tool} is \"{ours}\""),
             Self::Unit { error, .. } => error.help(),
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
@@ -542,15 +540,15 @@ impl ProblemKind {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),
                 None => "add a [[class]] of that name".to_owned(),
             },
-            Self::Cycle { .. } => "let one of them hang off the link or another class".to_owned(),
-            Self::GuaranteesExceedParent { .. } => "lower some of them, or raise the parent's".to_owned(),
+            Self::Cycle { .. } => "give one of them another parent".to_owned(),
+            Self::GuaranteesExceedParent { .. } => "lower some of them, or raise that of the parent".to_owned(),
             Self::LeafOnly { .. } => "set it at the classes below".to_owned(),
             Self::Unsupported { ignored: true, .. } => "it is ignored".to_owned(),
             Self::Unsupported { able, ignored: false, .. } if able.is_empty() => {
-                "no scheduler here can; leave it out, or use --lenient to ignore it".to_owned()
+                "no scheduler does; remove it, or use --lenient to ignore it".to_owned()
             }
             Self::Unsupported { able, ignored: false, .. } => {
-                format!("these can: {able}; or use --lenient to ignore it")
+                format!("supported by: {able}; or use --lenient to ignore it")
             }
             Self::Unreachable { .. } => "move it above that one, or remove it".to_owned(),
             Self::NoMatch { .. } => "write match = [\"...\"] at the class, or name it as default in [link]".to_owned(),
@@ -559,12 +557,11 @@ impl ProblemKind {
                 crate::units::memory_key(*needed)
             ),
             Self::Shortfall { .. } => {
-                "it lets all classes borrow at all times, by priority and quantum alone: give all the same priority \
-                 and no quantum, or choose cbq-formal or cbq-top-level"
+                "it lets all classes borrow at all times, by priority and quantum only: use equal priorities and no quanta, or choose cbq-formal or cbq-top-level"
                     .to_owned()
             }
             Self::TooDeepForKernel { .. } => {
-                "fairlink runs it; for the kernel's HTB leave out classes with only one below them, or choose hls in the kernel module".to_owned()
+                "fairlink supports it; for the kernel's HTB remove classes with a single child, or use hls in the kernel module".to_owned()
             }
             Self::NoDefault => {
                 "write default = \"NAME\" into [link], or match = [\"any\"] into the last class".to_owned()
@@ -573,15 +570,15 @@ impl ProblemKind {
             Self::AboveMtu { .. } => "shorten the packets, or raise mtu in [link]".to_owned(),
             Self::EmptyInterval { .. } => "write it as \"START..END\" with the end after the start".to_owned(),
             Self::Overlap { .. } => "write the intervals in order, or join them".to_owned(),
-            Self::ChangeOrder { .. } => "write changes in the order of time, each at a time of its own".to_owned(),
+            Self::ChangeOrder { .. } => "write changes in the order of time, each at a different time".to_owned(),
             Self::NoLeafThen { there, .. } => {
                 format!(
-                    "write active = [{there}] or a part of it, when the class is there; or give that link the class"
+                    "write active = [{there}] or a part of it, when the class exists; or add the class to that link"
                 )
             }
-            Self::BeyondEnd { .. } => "lengthen the duration, or leave it out".to_owned(),
+            Self::BeyondEnd { .. } => "lengthen the duration, or remove it".to_owned(),
             Self::Toml { message } if !message.contains("quoted") => return None,
-            Self::Toml { .. } => "values with letters stand in quotes: rate = \"100mbit\"".to_owned(),
+            Self::Toml { .. } => "put values with letters in quotes: rate = \"100mbit\"".to_owned(),
             Self::WrongType { .. }
             | Self::OutOfRange { .. }
             | Self::Both { .. }
@@ -600,7 +597,7 @@ impl ProblemKind {
         })
     }
 
-    /// What the place is labelled with.
+    /// Label of the place in an excerpt.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::MissingKey { .. } | Self::Neither { .. } | Self::NoDefault => "in this table",

@@ -1,4 +1,4 @@
-//! Texts of files, and where each part of a text comes from.
+//! Texts of files, with the origin of each part.
 
 use std::io::Read;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::files::{Disk, Files, MAX_FILE};
 /// A file's name and text, shared by all that points into it.
 pub type Source = Arc<SourceText>;
 
-/// A named text. What was [written out](crate::written_out) from a shorter one knows where each of its parts comes from.
+/// A named text. An [expanded](crate::written_out) text has the origin of each of its parts.
 #[derive(Clone, Debug)]
 pub struct SourceText {
     name: String,
@@ -20,13 +20,13 @@ pub struct SourceText {
     origins: Vec<Origin>,
     /// Other files that the text was made from.
     included: Vec<Source>,
-    /// Where files are that the text names.
+    /// Files that the text may name.
     files: Arc<dyn Files>,
     /// True if the text was read from those files, so that it may name tables of classes.
     was_opened: bool,
 }
 
-/// Where a part of a text comes from.
+/// Origin of a part of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) part: Range<usize>,
@@ -34,17 +34,18 @@ pub(crate) struct Origin {
     pub(crate) from: From,
 }
 
-/// What of its source a part is.
+/// Relation of a part to its source.
 #[derive(Clone, Debug)]
 pub(crate) enum From {
     /// The same text, which begins there.
     Copy(usize),
-    /// Made from what stands there.
+    /// Made from the text at this place.
     Place(Span),
 }
 
 impl SourceText {
-    /// A text that is to be called `name`. A link file, a recording or a script that it names is looked for on the disk, beside `name`.
+    /// A text that is to be called `name`. A link file, a recording or a script that it names is looked for on the
+    /// disk, beside `name`.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
         Arc::new(Self {
@@ -111,13 +112,13 @@ impl SourceText {
         Arc::new(Self { name, text, origins, included, files, was_opened: self.was_opened })
     }
 
-    /// What errors call it: the file as it was named.
+    /// Name of the source in errors: the file as it was named.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text; of a link file with templates or tables of classes, what they were written out to.
+    /// The text; for a link file with templates or tables of classes, the expanded text.
     #[must_use]
     pub fn inner(&self) -> &str {
         &self.text
@@ -128,7 +129,7 @@ impl SourceText {
         self.included.iter().map(|source| source.name())
     }
 
-    /// Where files are that the text names.
+    /// Files that the text may name.
     pub(crate) fn files(&self) -> &Arc<dyn Files> {
         &self.files
     }
@@ -150,7 +151,7 @@ impl SourceText {
         self.was_opened
     }
 
-    /// Where a part of the text comes from. `None` where it is this text itself.
+    /// Returns the origin of a part of the text. `None` if it is this text itself.
     pub(crate) fn origin(&self, span: &Span) -> Option<(Source, Span)> {
         let at = self.origins.partition_point(|origin| origin.part.end <= span.start);
         let Origin { part, source, from } = self.origins.get(at).filter(|origin| origin.part.start <= span.start)?;

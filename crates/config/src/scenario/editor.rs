@@ -1,4 +1,4 @@
-//! The JSON schema of scenarios, for editors: that of link files, and what scenarios have besides.
+//! The JSON schema of scenarios for editors: that of link files, plus the keys of scenarios.
 
 use fairlink_schema::editor::{class_lists, one_link, one_of, one_or_more, rate, size, table, time};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{model, packet, shape};
 use crate::changes;
 use crate::peers;
 
-/// The JSON schema of scenarios; of a link file as well that names what scenarios have.
+/// Returns the JSON schema of scenarios; also of a link file that uses keys of scenarios.
 #[must_use]
 pub fn schema() -> Value {
     let list = |items: Value| json!({ "type": "array", "items": items });

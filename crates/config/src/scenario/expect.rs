@@ -1,4 +1,4 @@
-//! `[[expect]]` of a scenario file: what its runs have to show.
+//! `[[expect]]` of a scenario file: expectations about its runs.
 
 use fairlink_core::{Nanos, Rate, SchedulerInfo};
 
@@ -17,7 +17,7 @@ pub const MAX_EXPECTATIONS: usize = 10_000;
 pub enum Quantity {
     /// Mean rate in bit/s: after the warmup, or in a phase without its first half second.
     Rate,
-    /// How far that rate is from the scheduler's ideal, as a part of the ideal. In a phase.
+    /// Relative deviation of the rate from the scheduler's ideal. In a phase.
     OffBy,
     /// Mean delay in seconds.
     DelayMean,
@@ -85,22 +85,22 @@ impl Quantity {
         }
     }
 
-    /// Returns true where classes with children have it, too.
+    /// Returns true if inner classes have it, too.
     const fn is_of_inner_classes(self) -> bool {
         matches!(self, Self::Rate | Self::OffBy)
     }
 }
 
-/// What a run has to show.
+/// An expectation about a run.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     /// The class, `LINK:CLASS` for one of a peer; `None` for [`Quantity::Utilisation`], which is the link's.
     pub class: Option<String>,
-    /// What is measured.
+    /// Measured quantity.
     pub quantity: Quantity,
     /// A time in the phase that is meant; without one the whole run.
     pub at: Option<Nanos>,
-    /// The scheduler whose runs are meant; without one all.
+    /// Scheduler of the runs; all runs without one.
     pub scheduler: Option<&'static SchedulerInfo>,
     /// The least that is right, in the quantity's unit.
     pub at_least: Option<f64>,
@@ -122,14 +122,14 @@ pub(super) struct Known<'a> {
     pub(super) text: &'a str,
 }
 
-/// All that could be read.
+/// Reads all valid expectations.
 pub(super) fn expectations(document: &Table<'_, '_>, known: &Known<'_>, log: &mut Log) -> Vec<Expectation> {
     const EXPECTED: &str = "a table for each expectation: [[expect]], in double brackets";
     let Some(value) = document.get("expect") else { return Vec::new() };
     let tables = value.list(EXPECTED, log).unwrap_or_default();
     if tables.len() > MAX_EXPECTATIONS {
-        let why = format!("stands there {} times; the limit is {MAX_EXPECTATIONS}", tables.len());
-        let kind = ProblemKind::Misplaced { key: "expect", why, help: "leave some out" };
+        let why = format!("is given {} times; the limit is {MAX_EXPECTATIONS}", tables.len());
+        let kind = ProblemKind::Misplaced { key: "expect", why, help: "remove some" };
         log.error(document.key_span("expect"), kind);
         return Vec::new();
     }
@@ -163,7 +163,7 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     };
     match (quantity, &class, at) {
         (Quantity::Utilisation, Some(_), _) => {
-            misplaced("class", "is not for \"utilisation\", which is the link's", "leave it out", log);
+            misplaced("class", "does not apply to \"utilisation\", which is of the link", "remove it", log);
         }
         (Quantity::Utilisation, None, _) => {}
         (_, None, _) => {
@@ -171,12 +171,12 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
             return None;
         }
         (Quantity::OffBy, _, None) => {
-            table.need("at", "at = \"3s\", a time in the phase whose ideal is meant", log);
+            table.need("at", "at = \"3s\", a time in the phase to compare with", log);
         }
         (Quantity::Rate | Quantity::OffBy, ..) => {}
         (_, _, Some(_)) => {
-            let why = "is not for this value, which is measured over the whole run";
-            misplaced("at", why, "leave it out, or expect a rate", log);
+            let why = "does not apply to this value, which is measured over the whole run";
+            misplaced("at", why, "remove it, or expect a rate", log);
         }
         _ => {}
     }
@@ -188,12 +188,12 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     match (equals, within) {
         (Some(equals), within) => {
             if at_least.is_some() || at_most.is_some() {
-                misplaced("equals", "stands beside a limit", "write either it or at_least and at_most", log);
+                misplaced("equals", "excludes at_least and at_most", "write either it, or at_least and at_most", log);
             }
             let off = equals * within.unwrap_or(0.0);
             (at_least, at_most) = (Some(equals - off), Some(equals + off));
         }
-        (None, Some(_)) => misplaced("within", "is how far a value may be from equals", "add equals", log),
+        (None, Some(_)) => misplaced("within", "is the tolerance of equals, which is missing", "add equals", log),
         (None, None) if at_least.is_none() && at_most.is_none() => {
             table.need("at_most", "at_most, at_least or equals", log);
         }
@@ -202,13 +202,13 @@ fn expectation(value: Value<'_, '_>, table: &Table<'_, '_>, known: &Known<'_>, l
     if let (Some(least), Some(most)) = (at_least, at_most)
         && least > most
     {
-        misplaced("at_least", "is more than at_most", "exchange them", log);
+        misplaced("at_least", "exceeds at_most", "exchange them", log);
     }
     let line = 1 + known.text[..value.span().start.min(known.text.len())].matches('\n').count();
     Some(Expectation { class, quantity, at, scheduler, at_least, at_most, line })
 }
 
-/// `None` where a value is there and wrong, which has been said.
+/// Returns `None` if a value is present and invalid, which has been reported.
 #[expect(clippy::option_option, reason = "absent, wrong, right")]
 fn none_or<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     match read {
@@ -227,7 +227,7 @@ fn class(value: Value<'_, '_>, quantity: Option<Quantity>, known: &Known<'_>, lo
         if quantity.is_none_or(Quantity::is_of_inner_classes) {
             return Some(name.to_owned());
         }
-        let why = format!("names {name}, a class with children, of which only rates are measured");
+        let why = format!("names {name}, an inner class, of which only rates are measured");
         log.error(value.span(), ProblemKind::Misplaced { key: "class", why, help: "name a leaf below it" });
         return None;
     }
@@ -257,7 +257,8 @@ fn part(value: Value<'_, '_>, log: &mut Log) -> Option<f64> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let part = number.filter(|number| number.is_finite() && *number >= 0.0).map(|number| number / 100.0);
     if part.is_none() {
-        let message = format!("\"{}\" is \"{text}\"; write a part from 0 on, such as \"1%\" or \"0.5%\"", value.key);
+        let message =
+            format!("\"{}\" is \"{text}\"; write a part of at least 0, such as \"1%\" or \"0.5%\"", value.key);
         log.error(value.span(), ProblemKind::Refused { message });
     }
     part
@@ -321,18 +322,18 @@ packet = "1000B"
     fn what_is_wrong_is_said_at_its_place() {
         for (text, says) in [
             ("class = \"A2\"\nvalue = \"rate\"\nat_least = \"9mbit\"", "there is no class \"A2\""),
-            ("class = \"A\"\nvalue = \"delay_max\"\nat_most = \"9ms\"", "a class with children"),
+            ("class = \"A\"\nvalue = \"delay_max\"\nat_most = \"9ms\"", "an inner class"),
             ("class = \"A1\"\nvalue = \"delay\"\nat_most = \"9ms\"", "there is no quantity \"delay\""),
             ("class = \"A1\"\nvalue = \"delay_max\"\nat_most = 9", "at_most"),
             ("class = \"A1\"\nvalue = \"delay_max\"\nat_most = \"9ms\"\nat = \"2s\"", "over the whole run"),
             ("class = \"A1\"\nvalue = \"rate\"\nat_most = \"9mbit\"\nat = \"10s\"", "10 s"),
             ("class = \"A1\"\nvalue = \"off_by\"\nat_most = \"1%\"", "at = \"3s\""),
-            ("class = \"A1\"\nvalue = \"loss\"\nat_most = \"-1%\"", "write a part from 0 on"),
+            ("class = \"A1\"\nvalue = \"loss\"\nat_most = \"-1%\"", "write a part of at least 0"),
             ("class = \"A1\"\nvalue = \"loss\"", "at_most, at_least or equals"),
-            ("class = \"A1\"\nvalue = \"rate\"\nat_least = \"2mbit\"\nat_most = \"1mbit\"", "more than at_most"),
-            ("class = \"A1\"\nvalue = \"rate\"\nequals = \"2mbit\"\nat_most = \"3mbit\"", "beside a limit"),
+            ("class = \"A1\"\nvalue = \"rate\"\nat_least = \"2mbit\"\nat_most = \"1mbit\"", "exceeds at_most"),
+            ("class = \"A1\"\nvalue = \"rate\"\nequals = \"2mbit\"\nat_most = \"3mbit\"", "excludes at_least"),
             ("class = \"A1\"\nvalue = \"rate\"\nat_most = \"3mbit\"\nwithin = \"1%\"", "add equals"),
-            ("class = \"A1\"\nvalue = \"utilisation\"\nat_most = \"3%\"", "which is the link's"),
+            ("class = \"A1\"\nvalue = \"utilisation\"\nat_most = \"3%\"", "which is of the link"),
             ("value = \"rate\"\nat_most = \"3mbit\"", "class = \"voice\""),
             ("class = \"A1\"\nvalue = \"rate\"\nat_most = \"3mbit\"\nscheduler = \"htp\"", "htp"),
             ("class = \"A1\"\nvalue = \"rate\"\natmost = \"3mbit\"", "atmost"),

@@ -53,15 +53,15 @@ const COMMON: [&str; 10] =
 /// The keys of a source that is a script.
 pub(super) const SCRIPT_KEYS: [&str; 3] = ["model", "file", "script"];
 
-/// Exponent of the density of Pareto on times where the file has none ([sds] section IV).
+/// Default exponent of the density of Pareto on times ([sds] section IV).
 const PARETO_K: f64 = 2.5;
-/// Mean on and off time of a two-state Markov source where the file has none.
+/// Default mean on and off time of a two-state Markov source.
 const MARKOV_TIME: Nanos = Nanos::from_millis(100);
 /// Standard deviation of video frames as a multiple of the mean, where the file has none.
-// DIFFERENCE: [sds] gives mean, peak and correlation, not the variance. This is the ratio of the conference that Heyman, Tabatabai and
-// Lakshman measured (1992): a mean of 130.3 cells a frame and a variance of 5536.
+// DIFFERENCE: [sds] gives mean, peak and correlation, not the variance. This is the ratio of the conference that
+// Heyman, Tabatabai and Lakshman measured (1992): a mean of 130.3 cells a frame and a variance of 5536.
 const DEVIATION: f64 = 0.57;
-/// Longest picture where the file has none.
+/// Default length of the longest picture.
 const LONGEST_PICTURE: u32 = 1 << 20;
 
 impl Kind {
@@ -84,7 +84,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     MODELS.iter().map(|&(name, ..)| name).chain(["script"])
 }
 
-/// Which model it is. Keys that no model has, or not this one, are errors.
+/// Reads the model. Keys that no model has, or not this one, are errors.
 pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
     let all = keys();
     table.only(&all, log);
@@ -101,18 +101,18 @@ pub(super) fn kind(table: &Table<'_, '_>, log: &mut Log) -> Option<Kind> {
         }
         let (why, help) = match (kind, key) {
             (Kind::Greedy, "rate" | "packets_per_second") => {
-                (", which always has another packet", "leave it out, or use model = \"cbr\"")
+                (", which always has a packet to send", "remove it, or use model = \"cbr\"")
             }
-            (Kind::Saturating, "packets_per_second") => ("", "write rate, above what the class can get"),
-            _ => ("", "leave it out"),
+            (Kind::Saturating, "packets_per_second") => ("", "write a rate above the maximum rate of the class"),
+            _ => ("", "remove it"),
         };
-        let why = format!("says nothing to the model {name}{why}");
+        let why = format!("has no effect on the model {name}{why}");
         log.error(table.key_span(key), ProblemKind::Misplaced { key, why, help });
     }
     Some(kind)
 }
 
-/// The model of a source whose class has this `guarantee` in bit/s.
+/// Reads the model of a source whose class has this `guarantee` in bit/s.
 pub(super) fn model(
     table: &Table<'_, '_>,
     kind: Kind,
@@ -136,8 +136,8 @@ pub(super) fn model(
         Kind::Poisson => Some(Model::Poisson(pace(table, link_rate, log)?)),
         Kind::OnOff | Kind::ParetoOnOff => {
             let pace = pace(table, link_rate, log);
-            let mean = time("on", "on = \"1s\", the mean time in which it sends", log);
-            let off = table.need("off", "off = \"1.35s\", the mean time in which it is silent", log);
+            let mean = time("on", "on = \"1s\", the mean sending time", log);
+            let off = table.need("off", "off = \"1.35s\", the mean idle time", log);
             let off = off.and_then(|value| value.time(log));
             let on = if kind == Kind::OnOff {
                 mean.map(|mean| OnTime::Exponential { mean })
@@ -193,7 +193,7 @@ pub(super) fn model(
                     log,
                 ),
             };
-            let rho = table.need("rho", "rho = 0.98, the correlation of a frame with the next", log);
+            let rho = table.need("rho", "rho = 0.98, the correlation of consecutive frames", log);
             let rho = rho.and_then(|value| value.decimal(log));
             let peak_to_mean = table.need("peak_to_mean", "peak_to_mean = 5", log);
             let peak_to_mean = peak_to_mean.and_then(|value| value.decimal(log));
@@ -245,7 +245,7 @@ fn at_most_three_places(value: Value<'_, '_>, min: u64, least: &str, log: &mut L
     found
 }
 
-/// What a packet and what is heard of it take beside the links.
+/// Reads the time of a packet and its acknowledgement outside the links.
 fn rtt(table: &Table<'_, '_>, log: &mut Log) -> Option<Nanos> {
     table.need("rtt", "rtt = \"20ms\", beside the links", log).and_then(|value| value.time(log))
 }
@@ -294,7 +294,8 @@ fn markov(table: &Table<'_, '_>, guarantee: u64, log: &mut Log) -> Option<Model>
     let utilisation = table.need("utilisation", "utilisation = 0.95, of the class's guarantee", log)?;
     let value = utilisation.decimal(log)?;
     if !(value > 0.0 && value <= 100.0) {
-        let message = format!("a utilisation of {value}; it is above 0 and at most 100, such as 0.95 of the guarantee");
+        let message =
+            format!("a utilisation of {value}; it must be above 0 and at most 100, such as 0.95 of the guarantee");
         log.error(utilisation.span(), ProblemKind::Refused { message });
         return None;
     }
@@ -322,7 +323,7 @@ fn mpeg(table: &Table<'_, '_>, log: &mut Log) -> Option<Model> {
             _ => None,
         };
         if let Some(letter) = text.chars().find(|&letter| kind(letter).is_none()) {
-            let message = format!("a picture \"{letter}\" in gop = \"{text}\"; there are I, P and B");
+            let message = format!("picture type \"{letter}\" in gop = \"{text}\"; the types are I, P and B");
             log.error(value.span(), ProblemKind::Refused { message });
         }
         text.chars().map(kind).collect::<Option<Vec<Picture>>>()

@@ -28,7 +28,7 @@ pub(super) fn packet(value: Value<'_, '_>, mtu: u32, log: &mut Log) -> Option<Pa
     Some(size)
 }
 
-/// Lengths. Where an exponential or lognormal distribution names no longest, it is `longest`.
+/// Reads lengths. The default maximum of an exponential or lognormal distribution is `longest`.
 pub(super) fn size(value: Value<'_, '_>, longest: u32, log: &mut Log) -> Option<PacketSize> {
     match value.value.get_ref() {
         DeValue::Table(_) => {
@@ -108,7 +108,7 @@ fn bytes(table: &Table<'_, '_>, key: &str, log: &mut Log) -> Option<u32> {
     table.get(key)?.some_size(MAX, log).map(|bytes| bytes as u32)
 }
 
-/// A size, or `default` where the table has none.
+/// Reads a size, or returns `default` if the table has none.
 fn optional(table: &Table<'_, '_>, key: &str, default: u32, log: &mut Log) -> Option<u32> {
     table.get(key).map_or(Some(default), |value| value.size(MAX, log).map(|bytes| bytes as u32))
 }

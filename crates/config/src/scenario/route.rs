@@ -1,4 +1,4 @@
-//! Where the packets of a source go after its own link.
+//! Routes: the links that a source's packets cross after its own.
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_traffic::SourceSpec;
@@ -11,16 +11,16 @@ use crate::reader::{Table, Value};
 /// Most links of a route after its first.
 const MAX_HOPS: usize = 1000;
 
-/// A source whose packets go over several links.
+/// A source whose packets cross several links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
-    /// What reports call it: the classes on its way.
+    /// Name in reports: the classes of the route.
     pub name: String,
     /// Link of the source (0 is the scenario's own, then its peers), and the source's index among those of that link.
     pub source: (usize, usize),
     /// The links after that one, in order, with the leaf there. At least one.
     pub hops: Vec<(usize, ClassId)>,
-    /// The delay that each link but the last promises at most, where a delay-jitter regulator holds packets in front of the next.
+    /// Maximum promised delay of each link but the last, if a delay-jitter regulator delays packets before the next.
     pub regulated: Option<Vec<Nanos>>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// What reports call a class.
+    /// Name of a class in reports.
     fn name(&self, link: usize, class: ClassId) -> String {
         let name = self.link(link).names.name(class);
         match link.checked_sub(1) {
@@ -59,7 +59,8 @@ impl<'a> Network<'a> {
     }
 }
 
-/// The route in a `[[source]]`, which is number `source.1` of link `source.0`; `None` where there is none or it is wrong.
+/// Reads the route in a `[[source]]`, which is number `source.1` of link `source.0`; `None` if there is none or it is
+/// invalid.
 pub(super) fn route(
     table: &Table<'_, '_>,
     network: &Network<'_>,
@@ -67,11 +68,11 @@ pub(super) fn route(
     before: &[RouteSpec],
     log: &mut Log,
 ) -> Option<RouteSpec> {
-    const EXPECTED: &str = "the classes of the links that follow, in order: [\"core:voice\", \"exit:voice\"]";
+    const EXPECTED: &str = "the classes of the following links, in order: [\"core:voice\", \"exit:voice\"]";
     let Some(value) = table.get("route") else {
         if table.get("regulator").is_some() {
-            let why = "holds packets between two links, and the source has no route".to_owned();
-            let help = "add route = [\"PEER:CLASS\"], or leave it out";
+            let why = "delays packets between two links, and the source has no route".to_owned();
+            let help = "add route = [\"PEER:CLASS\"], or remove it";
             log.error(table.key_span("regulator"), ProblemKind::Misplaced { key: "regulator", why, help });
         }
         return None;
@@ -101,18 +102,18 @@ pub(super) fn route(
             None => "the scenario's own link".to_owned(),
             Some(peer) => format!("the link \"{}\"", network.peers[peer].name),
         };
-        let why = format!("leads from {link} back to it, alone or with the routes above");
-        let help = "let all routes visit the links in one order";
+        let why = format!("forms a cycle through {link}, alone or with the routes above");
+        let help = "make all routes visit the links in the same order";
         log.error(value.span(), ProblemKind::Misplaced { key: "route", why, help });
         return None;
     }
     Some(route)
 }
 
-/// The delays of a delay-jitter regulator on a route of `count` links after the first; nothing where there is none.
+/// Reads the delays of a delay-jitter regulator on a route of `count` links after the first; empty if there is none.
 #[allow(clippy::option_option)]
 fn regulator(table: &Table<'_, '_>, count: usize, log: &mut Log) -> Option<Option<Vec<Nanos>>> {
-    const EXPECTED: &str = "{ delay_jitter = [\"12ms\"] }: the delay that each link but the last promises at most";
+    const EXPECTED: &str = "{ delay_jitter = [\"12ms\"] }: the maximum delay promised by each link but the last";
     let Some(value) = table.get("regulator") else { return Some(None) };
     let table = value.table("regulator", EXPECTED, log)?;
     table.only(&["delay_jitter"], log);

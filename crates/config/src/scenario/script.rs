@@ -1,7 +1,8 @@
 //! `model = "script"`: a script of the HTB text's generator as the sources of a scenario.
 //!
-//! A flow becomes a source for each length and rate that it has. Its class is the one whose `classid` is its priority. Its link is
-//! the `[[peer]]` that has the name of its interface. The one interface that is no peer is the scenario's own link.
+//! A flow becomes a source for each length and rate that it has. Its class is the one whose `classid` is its priority.
+//! Its link is the `[[peer]]` with the name of its interface. The only interface that is not a peer is the scenario's
+//! own link.
 
 use std::sync::Arc;
 
@@ -17,19 +18,20 @@ use crate::peers::Peer;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::Table;
 
-/// A script of a scenario, for whoever draws what became of its flows.
+/// A script of a scenario, for figures of its flows.
 #[derive(Clone, Debug)]
 pub struct ScriptRun {
     /// The script.
     pub script: Script,
-    /// For each of its flows, in order: its number, the link (0 is the scenario's own, then its peers), and the class there.
+    /// For each of its flows, in order: its number, the link (0 is the scenario's own, then its peers), and the class
+    /// there.
     pub flows: Vec<(u32, usize, ClassId)>,
 }
 
-/// Reads a script. What is wrong with it is at its place.
+/// Reads a script.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors of the script, with places.
 pub fn read_script(source: &Source) -> Result<Script, Problems> {
     Script::parse(source.inner()).map_err(|errors| {
         let mut log = Log::new(source);
@@ -45,7 +47,7 @@ pub(super) fn is_script(table: &Table<'_, '_>) -> bool {
     table.get("model").is_some_and(|value| value.value.get_ref().as_str() == Some("script"))
 }
 
-/// A script, from its file or from the scenario itself. `None` where it is wrong and the log says so.
+/// Reads a script, from its file or from the scenario itself. `None` if it is invalid; the log has the errors.
 pub(super) fn open(table: &Table<'_, '_>, log: &mut Log) -> Option<(Source, Script)> {
     if let Some(text) = table.get("script") {
         table.not_both("script", "file", log);
@@ -93,7 +95,7 @@ pub(super) fn sources(
             let first = *own_interface.get_or_insert(name);
             if first != name {
                 let why = format!(
-                    "flow {} leaves by {name}, and the scenario's own link is {first}; add a [[peer]] with name = \"{name}\"",
+                    "flow {} leaves on {name}, and the scenario's own link is {first}; add a [[peer]] with name = \"{name}\"",
                     flow.number
                 );
                 refuse(&flow.at, why, log);

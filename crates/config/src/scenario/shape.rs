@@ -12,7 +12,7 @@ const EXPECTED: &str = "{ burst = \"4kB\", rate = \"1mbit\" }, { rate = \"1mbit\
 const PLACE: &str = "an arrival curve";
 pub(super) const KEYS: [&str; 8] = ["burst", "rate", "every", "xmin", "xave", "i", "smax", "line"];
 
-/// `model`, held to the source's curve where it has one.
+/// Returns `model`, shaped by the source's curve if it has one.
 pub(super) fn held(table: &Table<'_, '_>, model: Model, link: Option<Rate>, log: &mut Log) -> Option<Model> {
     table.not_both("shape", "police", log);
     let (value, excess) = match (table.get("shape"), table.get("police")) {
@@ -32,8 +32,8 @@ pub(super) fn held(table: &Table<'_, '_>, model: Model, link: Option<Rate>, log:
 
 fn queue_without_shaper(table: &Table<'_, '_>, log: &mut Log) {
     if table.get("shape_queue").is_some() {
-        let why = "says nothing to a source without shape".to_owned();
-        let help = "add shape = { burst = \"4kB\", rate = \"1mbit\" }, or leave it out";
+        let why = "has no effect on a source without a shape".to_owned();
+        let help = "add shape = { burst = \"4kB\", rate = \"1mbit\" }, or remove it";
         log.error(table.key_span("shape_queue"), ProblemKind::Misplaced { key: "shape_queue", why, help });
     }
 }
@@ -46,7 +46,7 @@ fn queue(table: &Table<'_, '_>, log: &mut Log) -> Option<QueueLimits> {
         QueueLength::Packets(packets) => Some(QueueLimits { packets, bytes: u32::MAX }),
         QueueLength::Bytes(bytes) => Some(QueueLimits { packets: u32::MAX, bytes }),
         QueueLength::Time(_) => {
-            let why = "is a time, and a shaper has several rates".to_owned();
+            let why = "is a time, which a shaper with several rates cannot convert".to_owned();
             let help = "write packets or bytes, such as \"100p\" or \"150kB\"";
             log.error(value.span(), ProblemKind::Misplaced { key: "shape_queue", why, help });
             None

@@ -28,7 +28,7 @@ pub(super) fn source(table: &Table<'_, '_>, course: Course<'_>, log: &mut Log) -
     if let (Some((_, name, _)), Some(&Model::Saturating(rate))) = (&class, model.as_ref())
         && rate.bps() < share
     {
-        let (key, help) = ("rate", "write more than the class can get, or use model = \"cbr\"");
+        let (key, help) = ("rate", "write more than the share of the class, or use model = \"cbr\"");
         let why = format!("of {} does not saturate \"{name}\", whose share is {}", show_rate(rate), show_bps(share));
         log.error(table.key_span(key), ProblemKind::Misplaced { key, why, help });
     }
@@ -66,7 +66,7 @@ fn active(value: Value<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Optio
     };
     if all.is_empty() {
         let why = "has no interval".to_owned();
-        let help = "leave the source out; or leave active out, and it sends all the time";
+        let help = "remove the source, or remove active to send all the time";
         log.error(value.span(), ProblemKind::Misplaced { key: "active", why, help });
         return None;
     }

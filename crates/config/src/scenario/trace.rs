@@ -46,7 +46,7 @@ pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
     .ok()
 }
 
-/// What is used although something is wrong with it.
+/// Reads a fault that is accepted.
 fn accept(value: Value<'_, '_>, log: &mut Log) -> Option<Accept> {
     let mut accept = Accept::default();
     for value in value.list("a list such as [\"cut\"]", log)? {

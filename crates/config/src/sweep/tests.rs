@@ -23,8 +23,8 @@ fn values_are_lists_and_ranges_that_add_or_multiply() {
 #[test]
 fn a_sweep_that_cannot_be_says_what_is_wrong_and_what_to_write() {
     for (text, says) in [
-        ("seed", "no KEY=VALUES"),
-        ("=1", "no KEY=VALUES"),
+        ("seed", "not KEY=VALUES"),
+        ("=1", "not KEY=VALUES"),
         ("seed=", "a value is missing"),
         ("seed=1,,2", "a value is missing"),
         ("seed=1..3", "a range has three parts"),
@@ -32,10 +32,10 @@ fn a_sweep_that_cannot_be_says_what_is_wrong_and_what_to_write() {
         ("seed=1..3..0", "does not advance"),
         ("seed=1..3..x1", "does not advance"),
         ("seed=0..3..x2", "does not advance"),
-        ("seed=a..3..1", "begins with no number"),
+        ("seed=a..3..1", "does not begin with a number"),
         ("link.rate=1mbit..3gbit..1mbit", "the units \"mbit\" and \"gbit\" differ"),
         ("seed=1..20000..1", "more than 10000 values"),
-        ("seed=1..99999999999999999999..1", "begins with no number"),
+        ("seed=1..99999999999999999999..1", "does not begin with a number"),
         ("seed=1\"", "cannot be written into a file"),
         ("seed=1\n2", "cannot be written into a file"),
     ] {

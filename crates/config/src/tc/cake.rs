@@ -1,5 +1,5 @@
-//! Tins of cake, which are classes by code point. When all are busy, the bandwidth is shared by their quanta: best effort 16, bulk 1, video 8, voice 4.
-//! Sources: tc-cake(8), sch_cake.c.
+//! Tins of cake, which are classes by code point. When all are busy, the bandwidth is shared by their quanta: best
+//! effort 16, bulk 1, video 8, voice 4. Sources: tc-cake(8), sch_cake.c.
 
 /// The words that choose tins; without one, the first counts.
 pub(super) const KINDS: [&str; 6] = ["diffserv3", "besteffort", "diffserv4", "diffserv8", "diffserv-llt", "precedence"];
@@ -15,7 +15,7 @@ const BEST_EFFORT: Tin = Tin { quantum: 16, points: &[] };
 /// LE and CS1.
 const BULK: Tin = Tin { quantum: 1, points: &[1, 8] };
 
-/// The tins that a word stands for; none where they are not read, or there is one.
+/// Returns the tins of a word; none if they are not supported, or if there is only one.
 pub(super) fn tins(kind: &str) -> &'static [Tin] {
     match kind {
         // TOS4, VA, EF, CS6, CS7.

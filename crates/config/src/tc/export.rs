@@ -17,7 +17,7 @@ use crate::problem::{Problem, ProblemKind, Problems};
 use crate::tc::kernel::{KERNEL_HTB_LEVELS, MAX_PRIORITY, MAX_QUANTUM};
 use crate::units::{show_bps, show_rate};
 
-/// Smallest quantum that is written where the file has none, in bytes: each turn of a class sends a frame.
+/// Minimum quantum written by default, in bytes: each turn of a class sends a frame.
 const TURN: u64 = 1_514;
 /// CBQ's average packet in bytes, as in \[htb\].
 const AVPKT: u64 = 1_000;
@@ -44,7 +44,7 @@ const LINK_KEYS: [&str; 2] = ["rate", "buffer"];
 pub struct Exported {
     /// The commands, one a line, with comments.
     pub text: String,
-    /// What is lost or means something else, in the order of the file.
+    /// Losses and changes of meaning, in the order of the file.
     pub notes: Vec<Problem>,
 }
 
@@ -60,7 +60,7 @@ pub fn export(link: &LinkFile, device: &str) -> Result<Exported, Problems> {
     writer.file();
     let link = writer.tree().link();
     for key in LINK.iter().filter(|key| !LINK_KEYS.contains(&key.name) && key.value(&link).is_some()) {
-        writer.lost(ClassId::ROOT, format!("the link's {} is left out: tc has no such thing", key.name));
+        writer.lost(ClassId::ROOT, format!("the link's {} is left out: tc has no equivalent", key.name));
     }
     writer.notes.sort_by_key(|note| note.span().map(|span| span.start));
     Ok(Exported { text: writer.text, notes: writer.notes })
@@ -71,7 +71,7 @@ struct Writer<'l> {
     device: &'l str,
     cbq: bool,
     numbers: HashMap<ClassId, Classid>,
-    /// The class that stands for the link, where it takes one.
+    /// The class of the link itself, if it needs one.
     top: Option<Classid>,
     text: String,
     notes: Vec<Problem>,
@@ -108,7 +108,7 @@ impl Writer<'_> {
         let mut free =
             (1..=u16::MAX).filter(|&minor| !taken[usize::from(minor)]).filter_map(|minor| Classid::new(major, minor));
         let full = || {
-            let what = format!("{} classes, and tc has numbers for 65535 of a device", self.link.tree.len());
+            let what = format!("{} classes; the limit of tc is 65535 for each device", self.link.tree.len());
             Problems::one(Problem::error(
                 self.link.source(),
                 None,
@@ -126,7 +126,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// HTB's root neither has a rate nor lends. So it takes a class in between, unless the classes of the root borrow nothing.
+    /// HTB's root neither has a rate nor lends. So it takes a class in between, unless the classes of the root borrow
+    /// nothing.
     fn needs_top(&self) -> bool {
         let tree = self.tree();
         let alone = |&class: &ClassId| match (tree.config(class).share, tree.config(class).ceiling) {
@@ -140,7 +141,7 @@ impl Writer<'_> {
         let (device, major, link) = (self.device, self.major(), self.tree().link().rate);
         self.add(format_args!("# From {} by `fairlink tc export`.", self.link.source().name().replace('\n', " ")));
         if !self.cbq && !self.link.scheduler.starts_with("htb") {
-            let what = format!("{} becomes htb, which shares what is left over by quanta", self.link.scheduler);
+            let what = format!("{} becomes htb, which shares spare bandwidth by quanta", self.link.scheduler);
             self.lost(ClassId::ROOT, what);
         }
         if self.cbq && self.link.scheduler != "cbq-top-level" {
@@ -152,7 +153,7 @@ impl Writer<'_> {
         let levels = self.tree().levels() + usize::from(self.top.is_some());
         if !self.cbq && levels > KERNEL_HTB_LEVELS {
             let what = format!(
-                "{levels} levels of classes, and the kernel's HTB takes at most {KERNEL_HTB_LEVELS}: it will refuse the deepest"
+                "WARNING: {levels} levels of classes; the limit of the kernel's HTB is {KERNEL_HTB_LEVELS}, and it will refuse the deepest"
             );
             self.lost(ClassId::ROOT, what);
         }
@@ -213,7 +214,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The quantum of each leaf: its own, or one in proportion to the rates, which holds a frame where it can.
+    /// Returns the quantum of each leaf: its own, or one in proportion to the rates, which holds a frame if possible.
     fn quanta(&self) -> HashMap<ClassId, u64> {
         let rates = || self.tree().leaves().iter().map(|&leaf| self.rate(leaf));
         let (smallest, largest) = (rates().min().unwrap_or(1).max(1), rates().max().unwrap_or(1).max(1));
@@ -329,7 +330,7 @@ impl Writer<'_> {
         above.into_iter().find_map(|at| self.tree().config(at).priority).map(u64::from)
     }
 
-    /// Reports each key of the class that tc cannot express.
+    /// Notes settings without a counterpart in tc.
     fn left_out(&mut self, class: ClassId, config: &ClassConfig) {
         let (kind, expressed) = if self.cbq { ("cbq", CBQ) } else { ("htb", HTB) };
         let set =
@@ -353,7 +354,7 @@ impl Writer<'_> {
             (QueueKind::FqCoDel, _) => format!("fq_codel limit {packets}{}", if config.ecn { "" } else { " noecn" }),
         };
         if config.hosts.is_some() {
-            self.lost(class, "its per is left out: its hosts do not share it equally there".to_owned());
+            self.lost(class, "its per is left out: hosts do not share the class equally in tc".to_owned());
         }
         if config.queue != QueueKind::Fifo && packets == u32::MAX {
             self.lost(class, "its buffer in bytes is left out: codel and fq_codel count packets".to_owned());
@@ -367,7 +368,7 @@ impl Writer<'_> {
         let lines = match conditions(made) {
             Ok(lines) => lines,
             Err(what) => {
-                self.lost(class, format!("its match \"{made}\" is left out: a u32 filter has nothing like {what}"));
+                self.lost(class, format!("its match \"{made}\" is left out: not expressible as a u32 filter: {what}"));
                 return;
             }
         };
@@ -386,10 +387,10 @@ impl Writer<'_> {
     }
 }
 
-/// The filters of a match, as protocol and conditions, or what they cannot say.
+/// Returns the filters of a match, as protocol and conditions, or the part that is not expressible.
 fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     if made.vlan.is_some() || made.inner_vlan.is_some() {
-        return Err("a VLAN tag, which interfaces take off frames".to_owned());
+        return Err("a VLAN tag, which interfaces remove from frames".to_owned());
     }
     let ends = [("src", made.src_mac), ("dst", made.dst_mac)];
     let macs: String = ends.into_iter().filter_map(|(end, mac)| Some(format!(" match ether {end} {}", mac?))).collect();
@@ -445,7 +446,7 @@ fn conditions(made: &Match) -> Result<Vec<(String, String)>, String> {
     Ok(lines)
 }
 
-/// A range of ports as ports under masks; nothing where there is no range.
+/// Splits a range of ports into ports under masks; empty without a range.
 fn blocks(range: Option<PortRange>) -> Vec<Option<(u16, u16)>> {
     range.map_or(vec![None], |range| range.blocks().into_iter().map(Some).collect())
 }

@@ -1,6 +1,6 @@
-//! Filters, as far as the match language reaches: `u32` on the fields that it names and on the words that the kernel shows for them,
-//! `flower` and `matchall`. Whatever else a filter asks is not left out of the match, which would then take other frames: the whole
-//! filter is left out, and said to be.
+//! Filters that are expressible as matches: `u32` on the named fields and on the words that the kernel prints for them,
+//! `flower` and `matchall`. A filter with any other condition is left out as a whole, with a note: without that
+//! condition, the match would take other frames.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,15 +12,15 @@ use crate::tc::options::{Words, count};
 use crate::tc::setup::Filter;
 use crate::tc::words::Word;
 
-/// Conditions of the match language, or why there are none for what was asked. A code point may be one of several (`dscp 4,20`), each of which becomes
-/// a match, and [`ECN`] is none that a match can have.
+/// Conditions of a match, or the part that is not expressible. A code point may have alternatives (`dscp 4,20`), each
+/// of which becomes a match, and [`ECN`] is not a condition of matches.
 type Conditions = Result<Vec<String>, String>;
 
 /// The filter asks for frames without ECN.
 const ECN: &str = "ecn";
 
-/// Reads what stands behind the kind, of a filter with this protocol and preference: a match, or several of which one has to hold. `None` where it is
-/// left out or wrong, and notes or log say so.
+/// Reads the words after the kind, of a filter with this protocol and preference: a match, or several alternatives.
+/// `None` if it is left out or invalid; notes or the log have the reason.
 pub(super) fn read(
     (protocol_word, preference): (Option<&Word>, Option<u64>),
     kind: &Word,
@@ -44,9 +44,9 @@ pub(super) fn read(
             }
             "action" | "police" => {
                 let rest = words.rest();
-                // What becomes of a policer is said where all filters of its class are known.
+                // A policer is reported when all filters of its class are known.
                 if word.text != "police" && !rest.iter().any(|word| word.text == "police") {
-                    let why = format!("what \"{}\" of this filter does has no counterpart", word.text);
+                    let why = format!("\"{}\" of this filter has no counterpart", word.text);
                     left_out(&word.at, why, log, notes);
                 }
                 let target = rest.windows(2).find(|pair| ["flowid", "classid"].contains(&pair[0].text.as_str()));
@@ -58,7 +58,7 @@ pub(super) fn read(
                     "flower" => flower_option(option, words),
                     "matchall" if ["skip_hw", "skip_sw"].contains(&option) => Ok(Vec::new()),
                     "matchall" => Err(format!("\"{option}\" of matchall")),
-                    "fw" => Err("a mark of the firewall, which no frame carries".to_owned()),
+                    "fw" => Err("a firewall mark, which frames do not carry".to_owned()),
                     other => Err(format!("\"{other}\"")),
                 };
                 conditions = join(conditions, more);
@@ -66,7 +66,7 @@ pub(super) fn read(
         }
     }
     if kind.text == "fw" && conditions.is_ok() {
-        conditions = Err("a mark of the firewall, which no frame carries".to_owned());
+        conditions = Err("a firewall mark, which frames do not carry".to_owned());
     }
     let Some(class) = class else {
         left_out(whole, "a filter that names no class is left out".to_owned(), log, notes);
@@ -74,7 +74,7 @@ pub(super) fn read(
     };
     let mut conditions = match conditions {
         Err(what) => {
-            let why = format!("a filter to {class} is left out: the match language has nothing like {what}");
+            let why = format!("a filter to {class} is left out: not expressible as a match: {what}");
             left_out(whole, why, log, notes);
             return None;
         }
@@ -83,7 +83,7 @@ pub(super) fn read(
     let asked = conditions.len();
     conditions.retain(|condition| condition != ECN);
     if conditions.len() < asked {
-        changed(whole, "the two bits of ECN are not looked at: frames with them are taken, too".to_owned(), log, notes);
+        changed(whole, "the two ECN bits are ignored: frames with them match, too".to_owned(), log, notes);
     }
     let mut made = Vec::new();
     for text in alternatives(&conditions) {
@@ -92,7 +92,7 @@ pub(super) fn read(
                 made.push(Filter { at: whole.clone(), preference: preference.unwrap_or(u64::MAX), class, made: found })
             }
             Err(error) => {
-                let why = format!("a filter to {class} is left out: it says \"{text}\", and {error}");
+                let why = format!("a filter to {class} is left out: it becomes the invalid match \"{text}\": {error}");
                 left_out(whole, why, log, notes);
                 return None;
             }
@@ -146,7 +146,7 @@ fn protocol(name: Option<&str>) -> Conditions {
     Ok(vec![format!("ethertype {number:#06x}")])
 }
 
-/// The next word, or what is missing.
+/// Returns the next word, or the missing one.
 fn word<'w>(words: &mut Words<'w>, what: &str) -> Result<&'w str, String> {
     words.next().map(|word| word.text.as_str()).ok_or_else(|| format!("{what} without a value"))
 }
@@ -159,7 +159,7 @@ fn number(words: &mut Words<'_>, what: &str) -> Result<u32, String> {
 
 fn u32_option(option: &str, words: &mut Words<'_>) -> Conditions {
     if option != "match" {
-        // What the kernel shows of a filter, and what changes nothing.
+        // Words that the kernel prints without a meaning for matching.
         if ["ht", "link", "hashkey", "divisor", "offset", "sample", "mark", "indev", "at", "key"].contains(&option) {
             words.next();
         }
@@ -248,7 +248,7 @@ fn address_field(space: &str, words: &mut Words<'_>) -> Conditions {
     }
 }
 
-/// What the kernel makes of the fields of IPv4.
+/// Converts a raw word to fields of IPv4.
 fn raw_word(value: u32, mask: u32, at: u32) -> Conditions {
     let one = |condition: String| Ok(vec!["ip".to_owned(), condition]);
     let length = mask.leading_ones();
@@ -330,7 +330,7 @@ fn code_point(value: u32, mask: u32) -> Conditions {
     Ok(conditions)
 }
 
-/// The code points of the types of service that are `value` under a mask, whatever their bits of ECN are.
+/// Returns the code points of the types of service equal to `value` under a mask, with any ECN bits.
 pub(super) fn code_points(value: u32, mask: u32) -> Vec<String> {
     let holds = |point: &u32| (point << 2 ^ value) & mask & 0xfc == 0;
     (0..=u32::from(MAX_DSCP)).filter(holds).map(|point| point.to_string()).collect()

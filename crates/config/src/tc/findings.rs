@@ -1,4 +1,4 @@
-//! What is wrong with tc commands, and what is lost from them.
+//! Errors of tc commands, and losses in their conversion.
 
 use miette::Severity;
 
@@ -9,12 +9,12 @@ pub(super) fn wrong(at: &Span, what: String, help: Option<&'static str>, log: &m
     log.error(at.clone(), ProblemKind::Tc { what, help });
 }
 
-/// Notes what there is nothing for.
+/// Notes a setting without a counterpart.
 pub(super) fn left_out(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
     note(at, ProblemKind::LeftOut { what }, log, notes);
 }
 
-/// Notes what means something else.
+/// Notes a change in meaning.
 pub(super) fn changed(at: &Span, what: String, log: &Log, notes: &mut Vec<Problem>) {
     note(at, ProblemKind::Changed { what }, log, notes);
 }

@@ -19,11 +19,10 @@ use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, 
 use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
 use crate::units::{rate_key, show_bps, size_key};
 
-/// What tc commands leave open.
+/// Values that tc commands do not give.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// The rate of every link. Without it that of CBQ's `bandwidth`; under HTB, which names none, what the classes at the root may
-    /// send together.
+    /// Rate of every link. Default: CBQ's `bandwidth`; for HTB, which has none, the sum of the root's classes.
     pub rate: Option<Rate>,
     /// The only device to import; without it all of them, the first as the file's own link.
     pub device: Option<String>,
@@ -32,7 +31,7 @@ pub struct ImportOptions {
 /// A link file made of tc commands.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// What errors call it.
+    /// Name in errors.
     pub name: String,
     /// Its text, which [`LinkFile::parse`](crate::LinkFile::parse) takes.
     pub text: String,
@@ -40,7 +39,7 @@ pub struct Imported {
     pub devices: Vec<String>,
     /// True if classes of several devices share a pool.
     pub pooled: bool,
-    /// What was left out or means something else now, in the order of the file.
+    /// Settings that were left out or changed in meaning, in the order of the file.
     pub notes: Vec<Problem>,
 }
 
@@ -49,21 +48,18 @@ pub(crate) fn is_tc_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tc")
 }
 
-/// What becomes of the way in which tc lends.
+/// Treatment of tc's lending rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lending {
     /// It stays, and rates that do not fit below each other are refused.
     Kept,
-    /// It stays, and rates are scaled down to what fits.
+    /// It is kept, and rates are scaled down to fit.
     Fitted,
-    /// `hls` takes its place: quanta, bursts and priorities have no meaning any more. Rates are scaled down to what fits.
+    /// `hls` replaces it: quanta, bursts and priorities have no meaning. Rates are scaled down to fit.
     Fair,
 }
 
-/// Reads tc commands, or what tc shows. The text that is made is not checked for what only the reader of link files finds.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
+/// Reads tc commands, or tc's output. Errors that only the reader of link files finds are not checked.
 pub(crate) fn read(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
     read_as(source, options, Lending::Kept)
 }
@@ -90,7 +86,7 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
     without_root(&mut devices, &log, &mut notes);
     if devices.is_empty() && !log.has_errors() {
         let reason = no_link.map_or_else(String::new, |why| format!(": {why}"));
-        let why = format!("this sets up no device{reason}");
+        let why = format!("this configures no device{reason}");
         wrong(&(0..0), why, Some("write tc qdisc add dev eth0 root handle 1: htb, and classes below it"), &mut log);
     }
     for device in &devices {
@@ -111,12 +107,12 @@ pub(crate) fn read_as(source: &Source, options: &ImportOptions, lending: Lending
     Ok(Imported { name, text, devices, pooled, notes: writer.notes })
 }
 
-/// Takes out devices that have nothing at the root, such as those where only what comes in is redirected.
+/// Removes devices without a root discipline, such as those that only redirect received traffic.
 fn without_root(devices: &mut Vec<Device>, log: &Log, notes: &mut Vec<Problem>) {
     devices.retain(|device| {
         let is_link = device.root.is_some();
         if let (false, Some(filter)) = (is_link, device.filters.first()) {
-            left_out(&filter.at, format!("{} has no classes, and its filters are left out", device.name), log, notes);
+            left_out(&filter.at, format!("{} has no classes; its filters are left out", device.name), log, notes);
         }
         is_link
     });
@@ -132,13 +128,15 @@ fn compare_depth(device: &Device, log: &Log, notes: &mut Vec<Problem>) {
     };
     let leaves = device.classes.iter().filter(|class| device.is_leaf(class.id));
     if let Some((class, found)) = leaves.map(|class| (class, above(class) + 1)).find(|(_, found)| found != depth) {
-        let what =
-            format!("depth {depth}, and the leaf {} is at depth {found}: leaves may be at any depth here", class.id);
+        let what = format!(
+            "depth {depth} is ignored (the leaf {} is at depth {found}): leaves may be at any depth here",
+            class.id
+        );
         changed(&class.at, what, log, notes);
     }
 }
 
-/// Goes on where there is no error yet.
+/// Continues if there is no error yet.
 fn continued(log: Log) -> Result<Log, Problems> {
     if log.has_errors() { Err(log.into_errors()) } else { Ok(log) }
 }
@@ -150,7 +148,7 @@ struct Slot {
     burst: Option<u64>,
 }
 
-/// What owners of slots become: the pool, whose members are their children and the classes that name the slot.
+/// Converts owners of slots to pools, whose members are their children and the classes that name the slot.
 fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
     let mut pools = BTreeMap::new();
     for device in devices.iter_mut() {
@@ -162,12 +160,12 @@ fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
             let at = class.at.clone();
             if class.parent.is_some() || device.is_leaf(owner) {
                 let why = format!("the class {owner} owns slot {slot} and is not at the root with classes below it");
-                wrong(&at, why, Some("give the slot to a class of the root that has children"), log);
+                wrong(&at, why, Some("assign the slot to a class of the root that has children"), log);
                 continue;
             }
             let found = Slot { rate: class.set.rate.unwrap_or(0), burst: class.set.burst };
             if pools.insert(slot, found).is_some() {
-                wrong(&at, format!("slot {slot} has an owner already"), Some("give it one owner"), log);
+                wrong(&at, format!("slot {slot} has an owner already"), Some("remove one owner"), log);
             }
             device.classes.move_to_root(owner, |set| set.pslot = Some(slot));
             gone.insert(owner);
@@ -194,7 +192,7 @@ fn pools(devices: &mut [Device], log: &mut Log) -> BTreeMap<u64, Slot> {
 
 struct Writer<'s> {
     source: &'s Source,
-    /// Where each of its lines ends.
+    /// Ends of its lines.
     line_ends: Vec<usize>,
     log: Log,
     notes: Vec<Problem>,
@@ -253,26 +251,23 @@ impl Writer<'_> {
         }
         let is_prio = matches!(root.kind, RootKind::Prio { .. });
         if is_prio && self.rate.is_none() {
-            let why = format!("prio does not say what {} carries", device.name);
-            wrong(&root.at, why, Some("add --rate with its rate, such as --rate 100mbit"), &mut self.log);
+            let why = format!("prio does not give the rate of {}", device.name);
+            wrong(&root.at, why, Some("pass its rate, such as --rate 100mbit"), &mut self.log);
             return;
         }
         let bandwidth = root.kind.bandwidth();
         let (rate, why) = match (self.rate, bandwidth) {
             (Some(rate), _) => (rate.bps(), "as asked for"),
             (None, Some(bandwidth)) => (bandwidth, "cbq's bandwidth"),
-            (None, None) => {
-                (needed(device), "what the classes of the root may send together; no rate of the link is named")
-            }
+            (None, None) => (needed(device), "the sum of the classes of the root; no rate of the link is given"),
         };
         if bandwidth.is_none() && self.rate.is_none() {
             let tool = root.kind.name();
-            let why = format!("{tool} does not say what {} carries; taken for it: {}", device.name, show_bps(rate));
-            self.changed(&root.at, format!("{why}, which the classes of the root may send together"));
+            let why = format!("{tool} does not give the rate of {}; assumed: {}", device.name, show_bps(rate));
+            self.changed(&root.at, format!("{why}, the sum of the classes of the root"));
         }
         if rate < needed(device) {
-            let why =
-                format!("the classes at the root of {} may send {} together", device.name, show_bps(needed(device)));
+            let why = format!("the classes at the root of {} add up to {}", device.name, show_bps(needed(device)));
             self.changed(&root.at, format!("{why}, more than the link's {}", show_bps(rate)));
         }
         text.push('\n');
@@ -304,7 +299,7 @@ impl Writer<'_> {
             self.class(device, class_of, &filters, least_weight, text);
         }
         if let Some(guarantee) = device.others {
-            writeln!(text, "\n{class:<26}# what tc sends past all classes").expect("as above");
+            writeln!(text, "\n{class:<26}# traffic that tc sends past all classes").expect("as above");
             line(text, "name", OTHERS);
             match root.kind {
                 RootKind::Hfsc { .. } => {
@@ -318,46 +313,45 @@ impl Writer<'_> {
         }
         if is_prio {
             let assured = show_bps(UNASSURED);
-            let why = format!("prio: htb with the bands as its priorities, and {assured} assured to each band");
+            let why = format!("prio: htb with the bands as priorities, and {assured} guaranteed to each band");
             self.changed(&root.at, why);
         } else if self.lending == Lending::Fair && !is_hfsc(root.kind) {
             self.meanings(device, &root.at.clone());
         }
     }
 
-    /// What is the same for every class, said once.
+    /// Adds the notes that apply to every class.
     fn meanings(&mut self, device: &Device, at: &Span) {
         let leaves = || device.classes.iter().filter(|class| device.is_leaf(class.id));
         let tool = device.root.as_ref().map_or("htb", |root| root.kind.name());
         self.changed(
             at,
-            format!("quanta: {tool} shares what is lent by the quanta of leaves, whatever is guaranteed above them; here it is shared among siblings in proportion to their guarantees, max-min fair"),
+            format!("quanta: {tool} shares lent bandwidth by the quanta of leaves, regardless of guarantees above them; here siblings share it in proportion to their guarantees, max-min fair"),
         );
         let mut priorities: Vec<u64> = leaves().map(|class| class.set.priority.unwrap_or(0)).collect();
         priorities.sort_unstable();
         priorities.dedup();
         if let [first, .., last] = priorities[..] {
             let why = format!(
-                "priorities {first} to {last} are left out: hls has none; a class that should not wait can have latency_critical = true"
+                "priorities {first} to {last} are left out: hls has none; set latency_critical = true for delay-sensitive classes"
             );
             self.left_out(at, why);
         }
         if leaves().any(|class| class.queue.is_none()) {
-            let what = format!(
-                "classes without a queue of their own have queue = \"{DEFAULT_LEAF}\" here, where {tool} keeps a fifo"
-            );
+            let what =
+                format!("classes without their own queue get queue = \"{DEFAULT_LEAF}\", where {tool} has a fifo");
             self.changed(at, what);
         }
         if leaves().any(|class| class.set.burst.is_some() || class.set.cburst.is_some() || class.set.maxburst.is_some())
         {
             self.left_out(
                 at,
-                "bursts are left out: hls shares the link by rounds, and a ceiling holds two largest frames".to_owned(),
+                "bursts are left out: hls shares the link by rounds, and a ceiling allows a burst of two largest frames".to_owned(),
             );
         }
     }
 
-    /// Scales rates down to what fits below each other, which tc does not ask for.
+    /// Scales rates down to fit in the hierarchy, which tc does not require.
     fn fit(&mut self, device: &mut Device) {
         let Some(root) = &device.root else { return };
         let at = root.at.clone();
@@ -378,7 +372,7 @@ impl Writer<'_> {
             .map(|class| Asked {
                 parent: class.parent.and_then(|parent| device.classes.place(parent)),
                 floor: class.set.rate,
-                // A class of the root borrows from nobody.
+                // A class of the root cannot borrow.
                 ceiling: match class.parent {
                     _ if !limits => None,
                     None if class.set.pslot.is_none() => class.set.rate,
@@ -397,7 +391,7 @@ impl Writer<'_> {
                 Some(parent) => (device.classes.at(parent).at.clone(), "below this one"),
             };
             let why = format!(
-                "the classes {whose} have rates of {asked} together, and there are {}: they are guaranteed as much in proportion",
+                "the rates of the classes {whose} add up to {asked}, more than {}: guarantees are scaled down in proportion",
                 show_bps(over.has)
             );
             self.changed(&at, why);
@@ -408,7 +402,7 @@ impl Writer<'_> {
             if guarantee > rate {
                 raised.push((class.at.clone(), class.id, rate, guarantee));
             }
-            // What was said of the rate alone goes on to hold.
+            // An implicit ceiling equals the original rate.
             class.set.ceil = class.set.ceil.or(limits.then_some(rate));
             if let (None, None, Some(ceil)) =
                 (class.parent, class.set.pslot, class.set.ceil.filter(|&ceil| ceil > rate))
@@ -424,7 +418,7 @@ impl Writer<'_> {
         nobody.into_iter().for_each(|(at, why)| self.changed(&at, why));
         for (at, id, rate, guarantee) in raised {
             let why = format!(
-                "{id} is guaranteed {} instead of {}: that is what the classes below it have together",
+                "{id} is guaranteed {} instead of {}: the sum of the classes below it",
                 show_bps(guarantee),
                 show_bps(rate)
             );
@@ -442,15 +436,15 @@ impl Writer<'_> {
         named.is_none_or(|class| device.class(class).is_none() || !device.is_leaf(class))
     }
 
-    /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together, so that a
-    /// filter may come to stand before another's.
+    /// Classes in file order; those with filters in the order of the first of them. A class's matches stand together,
+    /// so that a filter may come to stand before another's.
     fn in_order<'d>(&mut self, device: &'d Device) -> Vec<(&'d Class, Vec<Match>)> {
-        // What was tried before, in the order of the filters, and which of it is left.
+        // Matches tried so far, in the order of the filters, and the filters that are kept.
         let (mut reach, mut tried): (_, Vec<&Filter>) = (Reach::default(), Vec::new());
         let mut useful: Vec<&Filter> = Vec::new();
         for filter in &device.filters {
             if device.class(filter.class).is_none() {
-                self.left_out(&filter.at, format!("a filter to {}, which is no class, is left out", filter.class));
+                self.left_out(&filter.at, format!("a filter to {}, which is not a class, is left out", filter.class));
             } else if !device.is_leaf(filter.class) {
                 self.left_out(
                     &filter.at,
@@ -461,8 +455,7 @@ impl Writer<'_> {
                 match reach.add(&filter.made) {
                     Some(earlier) => {
                         let class = tried[earlier].class;
-                        let why =
-                            format!("an earlier filter to {class} takes all of this filter's frames; it is left out");
+                        let why = format!("a filter is left out: an earlier filter to {class} takes all of its frames");
                         self.left_out(&filter.at, why);
                     }
                     None => useful.push(filter),
@@ -473,7 +466,7 @@ impl Writer<'_> {
         let Order { classes: mut ordered, overtaken, is_compared } = order::by_class(&useful, default);
         if let (false, Some(first)) = (is_compared, useful.first()) {
             let why = format!(
-                "WARNING: {} filters, of which classes take turns, were not compared: a frame that several of them take may go to another class",
+                "WARNING: the order of {} filters of alternating classes was not compared: a frame that matches several may get another class",
                 useful.len()
             );
             self.changed(&first.at, why);
@@ -481,7 +474,7 @@ impl Writer<'_> {
         for (place, by) in overtaken {
             let (filter, by) = (useful[place], useful[by]);
             let why = format!(
-                "WARNING: \"{}\" of {} comes before this filter now; a frame that both take goes to {} instead of {}",
+                "WARNING: \"{}\" of {} now precedes this filter; a frame that matches both gets {} instead of {}",
                 by.made, by.class, by.class, filter.class
             );
             self.changed(&filter.at, why);
@@ -503,8 +496,8 @@ impl Writer<'_> {
         let Some(first) = leaves().next().map(|class| class.set.overhead) else { return };
         match leaves().find(|class| class.set.overhead != first) {
             Some(other) => {
-                let why =
-                    "classes have different overheads, and a link file has one for the link; none is taken".to_owned();
+                let why = "overheads are left out: classes have different ones, and a link file has one for the link"
+                    .to_owned();
                 self.left_out(&other.at, why);
             }
             None if first > 0 => line(text, "overhead", &format!("{first}B")),
@@ -518,14 +511,14 @@ impl Writer<'_> {
         if let (Some(guarantee), RootKind::Hfsc { .. }) = (device.others, root.kind) {
             let rate = show_bps(guarantee);
             let why = format!(
-                "hfsc drops frames that no filter takes; here they are the class \"{OTHERS}\", guaranteed {rate}"
+                "hfsc drops frames that no filter matches; here they are the class \"{OTHERS}\", guaranteed {rate}"
             );
             self.changed(&root.at, why);
             return line(text, "default", OTHERS);
         }
         if let Some(guarantee) = device.others {
             let why = format!(
-                "{} sends frames that no filter takes at once, past all classes; here they are the class \"{OTHERS}\", guaranteed {}",
+                "{} sends frames that no filter matches unqueued, past all classes; here they are the class \"{OTHERS}\", guaranteed {}",
                 root.kind.name(),
                 show_bps(guarantee)
             );
@@ -540,13 +533,13 @@ impl Writer<'_> {
             }
             Some(class) => {
                 let why = format!(
-                    "the default class {class} is no leaf of {}: htb sends such frames at once, past all classes",
+                    "the default class {class} is not a leaf of {}: htb sends such frames unqueued, past all classes",
                     device.name
                 );
                 self.changed(&root.at, format!("{why}; here there is no default"));
             }
             None if !device.filters.is_empty() && matches!(root.kind, RootKind::Htb { .. }) => {
-                let why = "htb has no default class: it sends frames that no filter takes at once, past all classes"
+                let why = "htb has no default class: it sends frames that no filter matches unqueued, past all classes"
                     .to_owned();
                 self.changed(&root.at, format!("{why}; a gateway needs a default here"));
             }
@@ -617,13 +610,13 @@ impl Writer<'_> {
         line(text, "ceiling_burst", &size_key(set.cburst.unwrap_or_else(|| default_burst(ceil))));
         if !device.is_leaf(class.id) {
             if set.priority.is_some() || set.quantum.is_some() {
-                self.left_out(&class.at, "\"prio\" and \"quantum\" count at leaves alone".to_owned());
+                self.left_out(&class.at, "\"prio\" and \"quantum\" apply only to leaves".to_owned());
             }
             return;
         }
         let priority = set.priority.unwrap_or(0);
         if priority > MAX_PRIORITY {
-            self.changed(&class.at, format!("htb takes prio {priority} for {MAX_PRIORITY}, its last"));
+            self.changed(&class.at, format!("htb treats prio {priority} as {MAX_PRIORITY}, its lowest"));
         }
         writeln!(text, "priority = {}", priority.min(MAX_PRIORITY)).expect("writing to a string does not fail");
         let quantum =
@@ -658,7 +651,10 @@ impl Writer<'_> {
                 line(text, "ceiling", &rate_key(set.rate.unwrap_or(1)));
             }
             if set.isolated {
-                self.changed(&class.at, "isolated: here it does not borrow, and others get what it leaves".to_owned());
+                self.changed(
+                    &class.at,
+                    "isolated: here it does not borrow, and others get its unused bandwidth".to_owned(),
+                );
             }
             return;
         }
@@ -708,7 +704,7 @@ impl Writer<'_> {
             if sum > u128::from(rate) {
                 let sum = show_bps(u64::try_from(sum).unwrap_or(u64::MAX));
                 let why = format!(
-                    "the classes below {} have rates of {sum} together, more than its {}; a guarantee can be kept only up to that",
+                    "the rates of the classes below {} add up to {sum}, more than its {}; guarantees hold only up to that",
                     parent.id,
                     show_bps(rate)
                 );
@@ -730,7 +726,7 @@ fn is_hfsc(kind: RootKind) -> bool {
 
 fn borrows_from_nobody(ceil: u64, rate: u64) -> String {
     let (ceil, rate) = (show_bps(ceil), show_bps(rate));
-    format!("a class of the root borrows from nobody: its ceil of {ceil} is its rate of {rate}")
+    format!("a class of the root cannot borrow: its ceil of {ceil} becomes its rate of {rate}")
 }
 
 /// The quantum that the kernel chooses, in bytes.
@@ -739,7 +735,7 @@ fn default_quantum(rate: u64, kind: RootKind) -> u64 {
     (rate / 8 / r2q).clamp(MIN_QUANTUM, MAX_QUANTUM)
 }
 
-/// What the classes of the root may send together, in bit/s.
+/// Sum of the rates of the root's classes, in bit/s.
 fn needed(device: &Device) -> u64 {
     if let Some(needed) = device.needed {
         return needed;
@@ -756,7 +752,7 @@ fn needed(device: &Device) -> u64 {
     sum.max(borrowed.unwrap_or(0))
 }
 
-/// The burst that tc takes where none is written, in bytes: 1600, and what the rate brings in a tick of the kernel's clock, 1 ns.
+/// Returns tc's default burst in bytes: 1600, plus the bytes of the rate in a tick of the kernel's clock, 1 ns.
 fn default_burst(bps: u64) -> u64 {
     1600 + bps / 8 / 1_000_000_000
 }

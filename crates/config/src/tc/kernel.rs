@@ -1,4 +1,4 @@
-//! What tc and the kernel take where nothing is written.
+//! Defaults of tc and the kernel.
 
 /// Levels of classes that the kernel's HTB takes, from a class below the qdisc to the leaves (`TC_HTB_MAXDEPTH`).
 pub const KERNEL_HTB_LEVELS: usize = 8;

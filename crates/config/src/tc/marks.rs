@@ -1,8 +1,9 @@
-//! Marks of the firewall: which frames get one, by the rules of iptables, ip6tables and nft.
+//! Firewall marks: the frames that get each mark, by rules of iptables, ip6tables and nft.
 //!
-//! A packet passes the chains in the order of [`HOOKS`], and each of them rule by rule. A rule that sets a mark lets it go on, so that a later
-//! rule counts; verdicts end a chain. In a link file the first match counts: [`walk`] makes such a list. Bits of a mark that rules leave
-//! unknown are followed as unknown. Sources: iptables(8), iptables-extensions(8), nft(8), tc-fw(8), xt_mark.c.
+//! A packet passes the chains in the order of [`HOOKS`], and each of them rule by rule. A rule that sets a mark lets it
+//! continue, so a later rule overrides; verdicts end a chain. In a link file the first match applies: [`walk`] makes
+//! such a list. Bits of a mark that rules leave unknown are tracked as unknown. Sources: iptables(8),
+//! iptables-extensions(8), nft(8), tc-fw(8), xt_mark.c.
 
 mod bits;
 mod iptables;
@@ -24,11 +25,12 @@ use crate::tc::words::Word;
 use bits::{Change, Mark};
 use walk::{Region, State, Walk};
 
-/// The hooks that what leaves an interface has passed, in order; the second is one of frames that come in alone.
+/// The hooks that traffic has passed before it leaves an interface, in order; the second applies only to received
+/// frames.
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "egress"];
 /// Most matches that all rules of a device may become.
 const MAX_MATCHES: usize = 4096;
-/// Most rules whose loss is told one by one.
+/// Maximum number of rules whose loss is reported one by one.
 const MAX_TOLD: usize = 200;
 
 /// The rules of the firewall.
@@ -39,7 +41,7 @@ pub(super) struct Firewall {
     nft: nft::Tables,
 }
 
-/// What names a chain.
+/// Name of a chain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ChainName {
     /// `ip`, `ip6`, `inet` (both) or `netdev`.
@@ -54,7 +56,7 @@ struct Rule {
     at: Span,
     /// The rule as written, without the command.
     text: String,
-    /// What a frame has to be, or why the match language has nothing like it.
+    /// Conditions on frames, or the part that is not expressible as a match.
     conditions: Result<Conditions, String>,
     input: Option<Interface>,
     output: Option<Interface>,
@@ -110,12 +112,12 @@ enum Action {
     /// Ends all chains of the hook and the table.
     Accept,
     Jump(String),
-    /// A jump from which frames return to where this chain was called.
+    /// A jump after which frames return to the caller of this chain.
     Goto(String),
 }
 
 impl Rule {
-    /// Returns true where it sets a mark or a class.
+    /// Returns true if it sets a mark or a class.
     fn sets(&self) -> bool {
         self.actions.iter().any(|action| match action {
             Action::Mark(_) | Action::Unknown | Action::Connection(_) | Action::Restore { .. } | Action::Class(_) => {
@@ -125,7 +127,7 @@ impl Rule {
         })
     }
 
-    /// Returns true where the marks are as it asks; `None` where they may be.
+    /// Returns true if the marks meet it; `None` if that is unknown.
     fn holds(&self, mark: Mark, connection: Mark) -> Option<bool> {
         let each = self.tests.iter().map(|test| {
             let of = if test.of_connection { connection } else { mark };
@@ -192,7 +194,7 @@ impl Firewall {
         found.into_iter().map(|(.., name)| name).collect()
     }
 
-    /// Returns true where packets get the marks of their connections.
+    /// Returns true if packets get the marks of their connections.
     fn restores(&self, family: &str) -> bool {
         let of = |name: &ChainName| [family, "inet"].contains(&name.family.as_str());
         let restores = |rule: &Rule| {
@@ -202,7 +204,7 @@ impl Firewall {
         self.chains.iter().any(|(name, rules)| of(name) && rules.iter().any(restores))
     }
 
-    /// Returns true where marks or classes of frames depend on whether a rule of a chain takes them.
+    /// Returns true if marks or classes of frames depend on a rule of a chain.
     fn matters(&self, rule: &Rule, name: &ChainName) -> bool {
         rule.sets()
             || rule.actions.iter().any(|action| match action {
@@ -255,15 +257,15 @@ impl Firewall {
         }
         if made.len() > MAX_MATCHES {
             let at = made[0].at.clone();
-            left_out(&at, format!("the rules become {} matches, and {MAX_MATCHES} are taken", made.len()), log, notes);
+            left_out(&at, format!("the rules become {} matches; the limit is {MAX_MATCHES}", made.len()), log, notes);
             made.truncate(MAX_MATCHES);
         }
         let Targets { by_mark, used, .. } = targets;
         for (filter, _) in by_mark.iter().zip(&used).filter(|(_, used)| !**used) {
             let mark = filter.mark.map_or_else(|| "no mark of its own".to_owned(), |mark| format!("mark {mark:#x}"));
             let why = match self.chains.is_empty() {
-                true => "the match language has nothing like a mark of the firewall, which no frame carries".to_owned(),
-                false => format!("no rule that can be read sets it ({mark})"),
+                true => "not expressible as a match: a firewall mark, which frames do not carry".to_owned(),
+                false => format!("no readable rule sets it ({mark})"),
             };
             left_out(&filter.at, format!("a filter to {} is left out: {why}", filter.class), log, notes);
         }
@@ -271,8 +273,7 @@ impl Firewall {
         made.retain(|filter| known.insert(filter.made));
         let last = by_mark.last().map_or(0, |filter| filter.preference);
         if device.filters.iter().any(|filter| filter.preference > first && filter.preference < last) {
-            let why =
-                "filters by mark are tried one after the other here, before others of a later preference".to_owned();
+            let why = "filters by mark are tried in order here, before others of a later preference".to_owned();
             changed(&by_mark[0].at, why, log, notes);
         }
         made.append(&mut device.filters);
@@ -301,7 +302,7 @@ impl Firewall {
             let warning = if rule.sets() { "WARNING: " } else { "" };
             let lost = match classes.as_slice() {
                 [] => String::new(),
-                classes => format!("; frames that it gives to {} go elsewhere", classes.join(", ")),
+                classes => format!("; its frames for {} get another class", classes.join(", ")),
             };
             left_out(at, format!("{warning}a rule is left out: {why}{lost}"), log, notes);
         }
@@ -354,7 +355,7 @@ impl Targets {
         if unknown.is_empty() { Found::Nothing } else { Found::Unknown(unknown) }
     }
 
-    /// The filter of a region; says where none can be made.
+    /// Makes the filter of a region, or notes why that is impossible.
     fn filter(
         &mut self,
         region: &Region,
@@ -375,7 +376,7 @@ impl Targets {
             }
             (None, Found::Nothing) => {
                 if !device.filters.is_empty() {
-                    let why = "frames that this rule keeps from a mark go to the default class; other filters do not see them";
+                    let why = "frames that this rule excludes from a mark get the default class; other filters do not apply to them";
                     changed(&at, why.to_owned(), log, notes);
                 }
                 self.default
@@ -383,7 +384,7 @@ impl Targets {
             (None, Found::Unknown(places)) => {
                 let classes: Vec<String> = places.iter().map(|&place| self.by_mark[place].class.to_string()).collect();
                 let why = format!(
-                    "WARNING: whether frames \"{}\" get the mark of {} depends on bits that are not known; they go to the default class",
+                    "WARNING: frames \"{}\" may have the mark of {}, depending on unknown bits; they get the default class",
                     region.made,
                     classes.join(", ")
                 );
@@ -393,7 +394,7 @@ impl Targets {
         };
         let Some(class) = class else {
             let why = format!(
-                "WARNING: \"{}\" has a mark that no filter asks for, and there is no default class: such frames go where a later match sends them",
+                "WARNING: \"{}\" sets a mark that no filter uses, and there is no default class: such frames get the class of a later match",
                 region.made
             );
             left_out(&at, why, log, notes);
@@ -420,7 +421,7 @@ impl Targets {
     }
 }
 
-/// Returns true where no frame meets the conditions of two rules.
+/// Returns true if no frame meets the conditions of two rules.
 fn is_impossible(kind: &MatchErrorKind) -> bool {
     match kind {
         MatchErrorKind::Contradiction { .. } => true,
@@ -429,7 +430,7 @@ fn is_impossible(kind: &MatchErrorKind) -> bool {
     }
 }
 
-/// The leaf that gets what no filter takes.
+/// The leaf of frames without a filter.
 fn default_class(device: &Device) -> Option<Classid> {
     let root = device.root.as_ref()?;
     Classid::new(root.major, root.kind.default()?)

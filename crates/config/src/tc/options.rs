@@ -53,12 +53,12 @@ impl<'w> Words<'w> {
     pub(super) fn value(&mut self, of: &Word, log: &mut Log) -> Option<&'w Word> {
         let value = self.next();
         if value.is_none() {
-            wrong(&of.at, format!("\"{}\" has no value", of.text), Some("write one behind it"), log);
+            wrong(&of.at, format!("\"{}\" has no value", of.text), Some("add a value"), log);
         }
         value
     }
 
-    /// The word behind `of`, read by `read`; `example` shows what it takes.
+    /// Reads the value of `of` with `read`; `example` shows its form.
     pub(super) fn read<T>(
         &mut self,
         of: &Word,
@@ -75,9 +75,8 @@ impl<'w> Words<'w> {
     }
 }
 
-const RATE: &str =
-    "write a rate as tc does, such as 100kbit, 12500bps or 800000; a share in % needs the device, which is not asked";
-const SIZE: &str = "write a size as tc does, such as 2k, 1600b or 1514";
+const RATE: &str = "write a rate as in tc, such as 100kbit, 12500bps or 800000; a share in % needs the speed of the device, which is unknown";
+const SIZE: &str = "write a size as in tc, such as 2k, 1600b or 1514";
 const COUNT: &str = "write a whole number";
 
 pub(super) fn count(text: &str) -> Option<u64> {
@@ -96,7 +95,7 @@ fn some_size(text: &str) -> Option<u64> {
     units::size(text).filter(|&bytes| bytes > 0)
 }
 
-/// What follows a word that is not known is not looked at.
+/// Reports an unknown word. The words after it are skipped.
 fn unknown(word: &Word, of: &str, known: &str, words: &mut Words<'_>, log: &mut Log) {
     words.rest();
     wrong(&word.at, format!("{of} has no option \"{}\"; it has: {known}", word.text), None, log);
@@ -111,8 +110,7 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
                 match word.text.as_str() {
                     "default" => {
                         let minor = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-                        let found =
-                            words.read(word, minor, "write the number behind the class's colon, hexadecimal", log);
+                        let found = words.read(word, minor, "write the minor number of the class, hexadecimal", log);
                         default = found.filter(|&minor| minor != 0);
                     }
                     "r2q" => r2q = words.read(word, count, COUNT, log).filter(|&r2q| r2q > 0).unwrap_or(R2Q),
@@ -169,7 +167,7 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
                 match word.text.as_str() {
                     "default" => {
                         let minor = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-                        let help = "write the number behind the class's colon, hexadecimal";
+                        let help = "write the minor number of the class, hexadecimal";
                         default = words.read(word, minor, help, log).filter(|&minor| minor != 0);
                     }
                     _ => unknown(word, "the queueing discipline hfsc", "default", words, log),
@@ -179,7 +177,7 @@ pub(super) fn root(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mu
         }
         "prio" => prio(words, log),
         other => {
-            let why = format!("a link file has nothing like \"{other}\" at the root of a device");
+            let why = format!("\"{other}\" at the root of a device has no counterpart in a link file");
             wrong(
                 &kind.at,
                 why,
@@ -205,7 +203,7 @@ pub(super) fn class(kind: RootKind, words: &mut Words<'_>, log: &mut Log, notes:
     }
 }
 
-/// The bands of prio: defaults of tc-prio(8), and a map that is cut short goes on with its first band.
+/// Reads the bands of prio: defaults of tc-prio(8); a truncated map continues with its first band.
 fn prio(words: &mut Words<'_>, log: &mut Log) -> Option<RootKind> {
     const MOST: u64 = MAX_PRIORITY + 1;
     let (mut bands, mut map) = (3, [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -223,7 +221,7 @@ fn prio(words: &mut Words<'_>, log: &mut Log) -> Option<RootKind> {
                     given.push(band);
                 }
                 if given.is_empty() || given.len() > map.len() {
-                    let why = format!("priomap has {} bands; it takes 1 to {}", given.len(), map.len());
+                    let why = format!("priomap has {} bands; the limits are 1 to {}", given.len(), map.len());
                     wrong(&word.at, why, Some("write a band for each priority"), log);
                     return None;
                 }
@@ -239,12 +237,12 @@ fn prio(words: &mut Words<'_>, log: &mut Log) -> Option<RootKind> {
     }
     let at = at.unwrap_or_else(|| words.span());
     if !(2..=MOST).contains(&bands) {
-        let why = format!("prio has {bands} bands; it takes 2 or more, and {MOST} of them are imported");
+        let why = format!("prio has {bands} bands; it needs 2 or more, and the import takes up to {MOST}");
         wrong(&at, why, Some("write fewer bands, or use htb"), log);
         return None;
     }
     if let Some(band) = map.iter().find(|band| **band >= bands) {
-        let why = format!("priomap names band {band}, and there are {bands}: 0 to {}", bands - 1);
+        let why = format!("priomap names band {band}; the {bands} bands are 0 to {}", bands - 1);
         wrong(&at, why, Some("write a priomap for these bands"), log);
         return None;
     }
@@ -305,7 +303,7 @@ fn cbq_class(words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> 
             "maxburst" => set.maxburst = words.read(word, count, COUNT, log),
             "bounded" => set.bounded = true,
             "isolated" => set.isolated = true,
-            // That of the link, said once more.
+            // Repetition of the link's bandwidth.
             "bandwidth" => {
                 words.read(word, some_rate, RATE, log);
             }
@@ -338,7 +336,7 @@ fn hfsc_class(words: &mut Words<'_>, log: &mut Log) -> Settings {
             _ => unknown(word, "a class of hfsc", "rt, ls, sc, ul", words, log),
         }
     }
-    // What it may send, for the rate of the link.
+    // The curve of its maximum rate, for the rate of the link.
     set.rate = set.upper_limit.or(set.link_share).or(set.real_time).map(|curve| curve.rate);
     set
 }
@@ -383,7 +381,7 @@ fn two_pieces(bytes: u64, delay: u64, rate: u64) -> Option<(u64, u64)> {
 pub(super) const WHOLE_DEVICE: [&str; 9] =
     ["tbf", "cake", "netem", "fq_codel", "fq", "codel", "sfq", "pfifo", "pfifo_fast"];
 
-/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s, its queue, and cake's tins. `None` where it has no rate.
+/// Reads a kind of [`WHOLE_DEVICE`]: its rate in bit/s, its queue, and cake's tins. `None` if it has no rate.
 pub(super) fn whole_device(
     kind: &Word,
     words: &mut Words<'_>,
@@ -407,13 +405,13 @@ pub(super) fn whole_device(
             let why = match (tins, wanted) {
                 ([], "besteffort") => "cake becomes a class with fq_codel",
                 ([], _) => {
-                    "cake becomes a class with fq_codel: its tins are left out, as they are not besteffort, diffserv3 or diffserv4"
+                    "cake becomes a class with fq_codel: its tins are left out, because they are not besteffort, diffserv3 or diffserv4"
                 }
                 _ => {
                     "cake becomes a class for each of its tins, with fq_codel and guarantees in proportion to the quanta of the tins"
                 }
             };
-            let why = format!("{why}; its fairness among hosts, and what it changes in packets, are left out");
+            let why = format!("{why}; its fairness among hosts and its changes to packets are left out");
             changed(&kind.at, why, log, notes);
             Some(("fq_codel", None, false))
         }
@@ -425,10 +423,10 @@ pub(super) fn whole_device(
     Some((rate, queue, tins))
 }
 
-/// What a link file has of a queue below a class: its word for it, the length, and whether it marks.
+/// The counterpart of a queue below a class: its word in link files, the length, and whether it marks.
 pub(super) type Queue = (&'static str, Option<String>, bool);
 
-/// The options of a queue below a class; `None` where it is nothing that a class can have, and the log says so.
+/// Reads the options of a queue below a class; `None` if a class cannot have it; the log has the error.
 pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<Queue> {
     match kind.text.as_str() {
         kind @ ("pfifo" | "bfifo") => {
@@ -490,7 +488,7 @@ pub(super) fn queue(kind: &Word, words: &mut Words<'_>, log: &mut Log, notes: &m
             None
         }
         other => {
-            let why = format!("\"{other}\" below a class is nothing that a link file has");
+            let why = format!("\"{other}\" below a class has no counterpart in a link file");
             let help = "there are: pfifo, bfifo, codel, fq_codel; queues such as sfq become a fifo; classes are of one queueing discipline";
             wrong(&kind.at, why, Some(help), log);
             None

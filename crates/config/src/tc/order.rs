@@ -1,4 +1,5 @@
-//! An order of classes in which the matches of a class stand together, and frames still find the class that they find in the order of the filters.
+//! An order of classes in which the matches of a class stand together, and frames still find the class that they find
+//! in the order of the filters.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,8 @@ use crate::classid::Classid;
 use crate::matching::{Match, Reach};
 use crate::tc::setup::Filter;
 
-/// Most filters that are compared in pairs. More of them keep the order of the first filters of their classes, and [`Order::is_compared`] is false where that
-/// may change who gets a frame.
+/// Maximum number of filters that are compared in pairs. More filters keep the order of the first filters of their
+/// classes, and [`Order::is_compared`] is false if that may change the class of a frame.
 const MAX_PAIRS: usize = 2048;
 
 /// Most matches that one filter may be parted into.
@@ -27,13 +28,11 @@ pub(crate) struct Order {
     pub(crate) classes: Classes,
     /// A filter, and a later one of the list that comes before it now and takes some of its frames.
     pub(crate) overtaken: Pairs,
-    /// False where there were too many filters to find those that are overtaken.
+    /// False if there were too many filters to find those that are overtaken.
     pub(crate) is_compared: bool,
 }
 
-/// Puts filters, of which the first that takes a frame counts, into an order by classes. `default` gets what none takes.
-///
-/// A filter that has to come before another class is parted such that it leaves out that class's frames, where matches can say so.
+/// Sorts filters, of which the first match applies, by classes. `default` is the class of frames without a filter.
 pub(crate) fn by_class(filters: &[&Filter], default: Option<Classid>) -> Order {
     let all: Vec<usize> = (0..filters.len()).collect();
     let classes = first_come(filters, &all);
@@ -85,7 +84,8 @@ fn needed(filters: &[&Filter], default: Option<Classid>) -> Vec<usize> {
     kept
 }
 
-/// Puts each class where its filters come before no earlier filter with which they share frames, and parts them where there is no such place.
+/// Moves each class so that its filters precede no earlier filter with which they share frames, and splits filters if
+/// there is no such place.
 fn sorted(mut left: Classes) -> (Classes, Pairs) {
     let (mut made, mut overtaken) = (Vec::new(), Vec::new());
     while !left.is_empty() {
@@ -110,7 +110,7 @@ fn before_others(left: &[(Classid, Vec<Part>)], at: usize) -> (Vec<Part>, Pairs)
     for &(place, whole) in &left[at].1 {
         let mut parts = vec![whole];
         for &(earlier, ref other) in others().filter(|(earlier, _)| *earlier < place) {
-            // What both take is no other's where an own filter before both takes it.
+            // The intersection does not belong to another if an own filter takes it before both.
             let is_own = |both: Match| left[at].1.iter().any(|(first, own)| *first < earlier && own.covers(&both));
             if parts.iter().all(|part| part.both(other).is_none_or(is_own)) {
                 continue;
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(order(&all, 9).1.len(), 1);
         let all = [("udp dst port 53", 1), ("tcp dst port 80", 2), ("tcp", 1)];
         assert_eq!(order(&all, 9), (vec![(2, vec![1]), (1, vec![0, 2])], vec![]));
-        // What the default class gets anyway does not stand in the way.
+        // Frames that the default class gets anyway do not matter.
         let all = [("dst port 80", 1), ("tcp", 2), ("ip", 1)];
         assert_eq!(order(&all, 1), (vec![(1, vec![0]), (2, vec![1])], vec![]));
     }

@@ -1,4 +1,4 @@
-//! From commands to what they set up.
+//! Converts commands to a configuration.
 
 mod police;
 mod prio;
@@ -14,7 +14,8 @@ use crate::tc::setup::{Class, Classes, Device, Filter, LeafQueue, MarkFilter, Ro
 use crate::tc::words::{self, Word};
 use crate::tc::{filter, show, words::Command};
 
-/// All devices, in the order in which they are named; `unnamed` is that of what tc shows without one. What is wrong is in the log.
+/// Reads all devices, in the order of their first use; `unnamed` is the device of output without one. Errors are in the
+/// log.
 pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Device> {
     let mut devices = Vec::new();
     let commands =
@@ -38,8 +39,8 @@ pub(super) fn setup(text: &str, unnamed: &str, log: &mut Log, notes: &mut Vec<Pr
     devices
 }
 
-/// Makes the class of the last filter the default where that filter takes all frames and its class has earlier filters too: matches of a class
-/// stand together in a link file, and would come before those of others.
+/// Makes the class of the last filter the default, if that filter takes all frames and its class has earlier filters
+/// too: a link file has the matches of a class together, and they would precede those of others.
 fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     let takes_all = |filter: &Filter| ["any", "ip", "ip6"].contains(&filter.made.to_string().as_str());
     let Some(last) = device.filters.last().filter(|filter| takes_all(filter)) else { return };
@@ -56,7 +57,7 @@ fn default_by_filter(device: &mut Device, log: &Log, notes: &mut Vec<Problem>) {
     if overtakes && leaf {
         if *default != Some(class.minor()) {
             let why = format!(
-                "frames that no other filter takes go to {class}: it is the default class here, also of frames without IP"
+                "frames that no other filter matches get {class}: it is the default class here, also of frames without IP"
             );
             changed(&at, why, log, notes);
         }
@@ -71,7 +72,7 @@ fn is_firewall(command: &Command) -> bool {
     command.first().is_some_and(|first| ["iptables", "ip6tables", "nft"].contains(&program(first).as_str()))
 }
 
-/// Where something hangs.
+/// Parent of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
     /// Below the device.
@@ -79,21 +80,21 @@ enum Parent {
     /// Below the queueing discipline of this number.
     Discipline(u16),
     Class(Classid),
-    /// At what comes in.
+    /// At received traffic.
     Ingress,
-    /// At what goes out, before the queueing discipline at the root.
+    /// At sent traffic, before the queueing discipline at the root.
     Egress,
 }
 
-/// The handle that the queueing discipline of what comes in has.
+/// Handle of the queueing discipline for received traffic.
 const INGRESS: u16 = 0xffff;
 /// The two places of clsact (`TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`).
 const CLSACT_INGRESS: u16 = 0xfff2;
 const CLSACT_EGRESS: u16 = 0xfff3;
-/// The queueing disciplines of what comes in; the second is also one of what goes out.
+/// The queueing disciplines for received traffic; the second also applies to sent traffic.
 const INCOMING: [&str; 2] = ["ingress", "clsact"];
 
-/// What stands between the verb and the kind.
+/// The words between the verb and the kind.
 #[derive(Default)]
 struct Place<'w> {
     device: Option<&'w Word>,
@@ -104,7 +105,7 @@ struct Place<'w> {
     preference: Option<u64>,
 }
 
-/// One command. `None` where it is wrong, which is then in the log, or sets nothing up.
+/// Reads one command. `None` if it is invalid (see the log), or configures nothing.
 fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut Vec<Problem>) -> Option<()> {
     let mut words = Words::new(command);
     let whole = words.span();
@@ -115,17 +116,17 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
     let is_tc = first.text == "tc" || first.text.ends_with("/tc");
     let object = if is_tc { words.next() } else { Some(first) };
     let Some(object) = object else {
-        wrong(&whole, "this tc command is empty".to_owned(), Some("write qdisc, class or filter behind it"), log);
+        wrong(&whole, "this tc command is empty".to_owned(), Some("continue with qdisc, class or filter"), log);
         return None;
     };
     if !["qdisc", "class", "filter"].contains(&object.text.as_str()) {
-        let what = if is_tc { "tc has no object" } else { "this is no tc command:" };
+        let what = if is_tc { "tc has no object" } else { "this is not a tc command:" };
         let why = format!("{what} \"{}\"", object.text);
-        wrong(&object.at, why, Some("only qdisc, class and filter are read; take the others out"), log);
+        wrong(&object.at, why, Some("only qdisc, class and filter are read; remove other commands"), log);
         return None;
     }
     let Some(verb) = words.next() else {
-        wrong(&object.at, format!("\"{}\" has no verb", object.text), Some("write add behind it"), log);
+        wrong(&object.at, format!("\"{}\" has no verb", object.text), Some("continue with add"), log);
         return None;
     };
     match verb.text.as_str() {
@@ -134,14 +135,14 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
         "show" | "list" | "ls" => return None,
         "del" | "delete" => return delete(object, verb, &mut words, devices, log),
         other => {
-            let why = format!("there is no verb \"{other}\"; there are: add, replace, change, del, show");
+            let why = format!("unknown verb \"{other}\"; there are: add, replace, change, del, show");
             wrong(&verb.at, why, None, log);
             return None;
         }
     }
     let place = place(&mut words, object.text == "filter", log)?;
     let Some(kind) = words.next() else {
-        wrong(&whole, "this command names no kind".to_owned(), Some("write htb, cbq, pfifo or u32 in it"), log);
+        wrong(&whole, "this command names no kind".to_owned(), Some("add htb, cbq, pfifo or u32"), log);
         return None;
     };
     if object.text == "filter" && (place.parent == Some(Parent::Egress) || is_incoming(&place, devices)) {
@@ -154,7 +155,7 @@ fn read(command: &Command, devices: &mut Vec<Device>, log: &mut Log, notes: &mut
         _ => {
             let Some(major) = device.root.as_ref().map(|root| root.major) else {
                 words.rest();
-                let why = format!("a filter is left out: {} has no classes by now", device.name);
+                let why = format!("a filter is left out: {} has no classes at this point", device.name);
                 left_out(&whole, why, log, notes);
                 return None;
             };
@@ -191,8 +192,9 @@ fn by_mark(
         Some(text) => {
             let (mark, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
             let (Some(mark), Some(mask)) = (number(mark), number(mask)) else {
-                let why =
-                    format!("WARNING: a filter by mark is left out: \"{text}\" is no mark such as 0x10 or 0x10/0xff");
+                let why = format!(
+                    "WARNING: a filter by mark is left out: \"{text}\" is not a mark such as 0x10 or 0x10/0xff"
+                );
                 left_out(&at, why, log, notes);
                 return None;
             };
@@ -291,13 +293,13 @@ fn discipline(text: &str) -> Option<u16> {
 
 fn device<'d>(place: &Place<'_>, whole: &Span, devices: &'d mut Vec<Device>, log: &mut Log) -> Option<&'d mut Device> {
     let Some(name) = place.device else {
-        wrong(whole, "this command names no device".to_owned(), Some("write dev eth0 into it"), log);
+        wrong(whole, "this command names no device".to_owned(), Some("add dev eth0"), log);
         return None;
     };
     Some(device_named(&name.text, devices))
 }
 
-/// The device of this name, which is made where there is none.
+/// Returns the device of this name, and adds it if it is missing.
 fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device {
     let index = devices.iter().position(|device| device.name == name).unwrap_or_else(|| {
         let name = name.to_owned();
@@ -321,7 +323,7 @@ fn device_named<'d>(name: &str, devices: &'d mut Vec<Device>) -> &'d mut Device 
     &mut devices[index]
 }
 
-/// A whole device may be cleared, as scripts do at their beginning, or what comes in there, or a queue.
+/// Deletes a whole device, as scripts do at their beginning, or its ingress discipline, or a queue.
 fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut [Device], log: &mut Log) -> Option<()> {
     let place = place(words, object.text == "filter", log)?;
     let kind = words.rest().first().map(|word| word.text.as_str());
@@ -361,7 +363,7 @@ fn delete(object: &Word, verb: &Word, words: &mut Words<'_>, devices: &mut [Devi
         }
     }
     let why = format!("only a whole device is deleted: tc qdisc {} dev eth0 root", verb.text);
-    wrong(&object.at, why, Some("take the command out, together with what it takes away"), log);
+    wrong(&object.at, why, Some("remove the command and the commands that it undoes"), log);
     None
 }
 
@@ -378,11 +380,10 @@ fn whole_device(
     let found = options::whole_device(kind, words, log, notes);
     device.clear();
     let Some((rate, queue, tins)) = found else {
-        let why =
-            format!("{} at the root of {} has no rate and shares nothing out among classes", kind.text, device.name);
+        let why = format!("{} at the root of {} has no rate and no classes", kind.text, device.name);
         left_out(whole, why.clone(), log, notes);
         device.no_link = Some(why);
-        // What shares may hang below it.
+        // A discipline that shares the link may be below it.
         device.outer = place.handle.and_then(|handle| qdisc_handle(&handle.text));
         return None;
     };
@@ -423,7 +424,7 @@ fn qdisc(
         device.ingress = handle.and_then(discipline).or(Some(INGRESS));
         left_out(
             &whole,
-            format!("\"{}\" is about what comes in, and a link file about what goes out", kind.text),
+            format!("\"{}\" applies to received traffic, and a link file to sent traffic", kind.text),
             log,
             notes,
         );
@@ -441,7 +442,7 @@ fn qdisc(
             }
             at_root(place, kind, words, whole, device, log, notes)?;
         }
-        // What hangs below a whole device is the queue of its one class.
+        // A child of a whole device is the queue of its single class.
         Some(Parent::Discipline(major))
             if device.classes.len() == 1
                 && device
@@ -462,14 +463,14 @@ fn qdisc(
         }
         Some(Parent::Class(parent)) => {
             if device.class(parent).is_none() {
-                let why = format!("there is no class {parent} on {} by now", device.name);
+                let why = format!("there is no class {parent} on {} at this point", device.name);
                 wrong(&whole, why, Some("add the class above"), log);
                 return None;
             }
             queue(parent, handle, kind, words, whole, device, log, notes)?;
         }
         Some(Parent::Discipline(_) | Parent::Ingress | Parent::Egress) | None => {
-            let why = "a queueing discipline stands at the root or below a class".to_owned();
+            let why = "a queueing discipline belongs at the root or below a class".to_owned();
             wrong(&whole, why, Some("write root, or parent 1:2"), log);
             return None;
         }
@@ -493,7 +494,7 @@ fn at_root(
         Some(handle) => match qdisc_handle(&handle.text) {
             Some(major) => major,
             None => {
-                let why = format!("the handle \"{}\" is no number with a colon", handle.text);
+                let why = format!("the handle \"{}\" is not a number with a colon", handle.text);
                 wrong(&handle.at, why, Some("write handle 1:, hexadecimal"), log);
                 return None;
             }
@@ -507,7 +508,7 @@ fn at_root(
     Some(())
 }
 
-/// A queue below a class, or below another queue of that class, whose place it takes.
+/// Reads a queue below a class, or below another queue of that class, which it replaces.
 #[allow(clippy::too_many_arguments)]
 fn queue(
     of: Classid,
@@ -544,17 +545,17 @@ fn class(
     notes: &mut Vec<Problem>,
 ) -> Option<()> {
     let Some(root) = &device.root else {
-        let why = format!("there is no htb, hfsc or cbq at the root of {} by now", device.name);
+        let why = format!("there is no htb, hfsc or cbq at the root of {} at this point", device.name);
         wrong(&whole, why, Some("add it above: tc qdisc add dev eth0 root handle 1: htb"), log);
         return None;
     };
     if kind.text != root.kind.name() {
-        let why = format!("a class of \"{}\" where the root has {}", kind.text, root.kind.name());
+        let why = format!("a class of \"{}\" below a root of {}", kind.text, root.kind.name());
         wrong(&kind.at, why, Some("all classes are of the queueing discipline at the root"), log);
         return None;
     }
     let Some(number) = place.classid else {
-        wrong(&whole, "this class has no number".to_owned(), Some("write classid 1:2 into it"), log);
+        wrong(&whole, "this class has no number".to_owned(), Some("add classid 1:2"), log);
         return None;
     };
     // A number without a colon is one of the queueing discipline above it.
@@ -571,7 +572,7 @@ fn class(
     }
     let parent = match place.parent {
         Some(Parent::Class(parent)) if device.class(parent).is_none() || parent == id => {
-            let why = format!("there is no class {parent} on {} by now", device.name);
+            let why = format!("there is no class {parent} on {} at this point", device.name);
             wrong(&whole, why, Some("add parents before their children"), log);
             return None;
         }
@@ -588,7 +589,7 @@ fn class(
         wrong(
             &whole,
             format!("the class {id} has no {}", if kind.text == "hfsc" { "curve" } else { "\"rate\"" }),
-            Some("write rate 1mbit into it"),
+            Some("add rate 1mbit"),
             log,
         );
     }

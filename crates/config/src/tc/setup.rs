@@ -1,4 +1,4 @@
-//! What tc commands set up, before it becomes a link file.
+//! The configuration that tc commands set up, before its conversion to a link file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +6,11 @@ use crate::classid::Classid;
 use crate::matching::Match;
 use crate::problem::Span;
 
-/// The guarantee of a class to which a configuration assures nothing, in bit/s: next to nothing, so that priorities decide.
+/// The guarantee of a class to which a configuration assures nothing, in bit/s: next to nothing, so that priorities
+/// decide.
 pub(crate) const UNASSURED: u64 = 1000;
 
-/// A device, with what stands at its root.
+/// A device and its root.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) name: String,
@@ -19,26 +20,26 @@ pub(super) struct Device {
     pub(super) filters: Vec<Filter>,
     /// Filters by a mark of the firewall, which become matches when all rules are known.
     pub(super) by_mark: Vec<MarkFilter>,
-    /// Filters that drop what is above a rate.
+    /// Filters that police traffic.
     pub(super) policed: Vec<Policed>,
-    /// Handle of the queueing discipline of what comes in.
+    /// Handle of the queueing discipline for received traffic.
     pub(super) ingress: Option<u16>,
-    /// The device whose incoming frames are redirected here, and whether they have the marks of their connections.
+    /// The device whose received frames are redirected here, and whether they have the marks of their connections.
     pub(super) source: Option<(String, bool)>,
     /// Handles of queues below classes, and the classes.
     pub(super) inner: Vec<(u16, Classid)>,
     /// Handle of a queueing discipline without a rate at the root, below which the one with classes may hang.
     pub(super) outer: Option<u16>,
-    /// Why there is no link of it, where a command that was read says so.
+    /// Reason why it does not become a link, from a command.
     pub(super) no_link: Option<String>,
-    /// What the classes of the root may send together as written, in bit/s, where rates are no longer as written.
+    /// Sum of the rates of the root's classes as written, in bit/s, if rates have been changed since.
     pub(super) needed: Option<u64>,
-    /// The guarantee of a class for frames that no filter takes, in bit/s, where one is added.
+    /// Guarantee of the class for frames without a filter, in bit/s, if one is added.
     pub(super) others: Option<u64>,
 }
 
 impl Device {
-    /// Takes out what is at the root and below it.
+    /// Removes the root and everything below it.
     pub(super) fn clear(&mut self) {
         self.root = None;
         self.classes.clear();
@@ -70,7 +71,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Adds a class whose number is new.
+    /// Adds a class with a new number.
     pub(super) fn push(&mut self, class: Class) {
         let at = self.all.len();
         self.places.insert(class.id, at);
@@ -106,17 +107,17 @@ impl Classes {
         &self.all[place]
     }
 
-    /// A class, whose number and parent stay as they are.
+    /// Returns a class for changes other than of its number and parent.
     pub(super) fn get_mut(&mut self, id: Classid) -> Option<&mut Class> {
         self.place(id).map(|at| &mut self.all[at])
     }
 
-    /// All classes, whose numbers and parents stay as they are.
+    /// Returns all classes for changes other than of their numbers and parents.
     pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Class> {
         self.all.iter_mut()
     }
 
-    /// Moves the classes below one to the root, and gives what they set to `change`.
+    /// Moves the children of a class to the root and passes their settings to `change`.
     pub(super) fn move_to_root(&mut self, parent: Classid, mut change: impl FnMut(&mut Settings)) {
         for at in self.children.remove(&parent).unwrap_or_default() {
             self.all[at].parent = None;
@@ -139,11 +140,10 @@ pub(super) struct Root {
     pub(super) kind: RootKind,
 }
 
-/// Which one it is.
+/// Kind of the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RootKind {
-    /// With the minor number of the class of frames that no filter takes, the divisor that gives quanta, and the depth that all leaves are
-    /// said to have.
+    /// With the minor number of the default class, the divisor for quanta, and the declared depth of all leaves.
     Htb { default: Option<u16>, r2q: u64, depth: Option<u64> },
     /// With the rate of the link in bit/s and the average packet in bytes.
     Cbq { bandwidth: u64, avpkt: u64 },
@@ -154,7 +154,7 @@ pub(super) enum RootKind {
 }
 
 impl RootKind {
-    /// The rate of the link in bit/s, where it is said.
+    /// Returns the rate of the link in bit/s, if it is given.
     pub(super) fn bandwidth(self) -> Option<u64> {
         match self {
             Self::Htb { .. } | Self::Hfsc { .. } | Self::Prio { .. } => None,
@@ -194,7 +194,7 @@ pub(super) struct Class {
     pub(super) queue: Option<LeafQueue>,
 }
 
-/// What a class of HTB or CBQ sets. Rates are in bit/s, the others in bytes.
+/// Settings of a class of HTB or CBQ. Rates are in bit/s, others in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     pub(super) rate: Option<u64>,
@@ -259,7 +259,7 @@ pub(super) struct Policed {
     pub(super) rate: Option<u64>,
 }
 
-/// A filter whose meaning the match language has.
+/// A filter that is expressible as matches.
 #[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) at: Span,

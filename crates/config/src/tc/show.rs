@@ -1,8 +1,8 @@
-//! What tc shows of a running system, as the commands that would set it up: the text of `tc qdisc|class|filter show`, with `-d` and `-s` or without,
-//! and what it shows in JSON with `-j`, in any order and one behind the other.
+//! Converts tc's output for a running system to the commands that set it up: the text of `tc qdisc|class|filter show`,
+//! with `-d` and `-s` or without, and its JSON with `-j`, in any order and concatenated.
 //!
-//! Source: tc(8), and the output of iproute2 6.1. Which parts are JSON depends on the version: classes of HTB are text also with `-j` there.
-//! Rates are in bit/s in the text and in bytes per second in JSON.
+//! Source: tc(8), and the output of iproute2 6.1. Which parts are JSON depends on the version: classes of HTB are text
+//! also with `-j` there. Rates are in bit/s in the text and in bytes per second in JSON.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use crate::problem::{Log, Problem, Span};
 use crate::tc::findings::{left_out, wrong};
 use crate::tc::words::{Command, Word};
 
-/// Returns true if a text is what tc shows, not commands: by its first line that says anything.
+/// Returns true if a text is tc's output, not commands: by its first significant line.
 pub(super) fn is_shown(text: &str) -> bool {
     let Some(line) = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')) else {
         return false;
@@ -34,7 +34,7 @@ struct Shown {
     conditions: Vec<Vec<String>>,
 }
 
-/// The commands for everything that is shown, parents first. `device` is what has no name in it.
+/// Returns the commands for all objects, parents first. `device` is the name for output without a device.
 pub(super) fn commands(text: &str, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Vec<Command> {
     let shown = read(text, log);
     let device = only_device(&shown).unwrap_or(device);
@@ -57,7 +57,7 @@ pub(super) fn commands(text: &str, device: &str, log: &mut Log, notes: &mut Vec<
     commands
 }
 
-/// The one device that is named with HTB or CBQ, where there is one: `tc class show dev eth0` does not name it.
+/// Returns the only device with HTB or CBQ, if there is one: `tc class show dev eth0` does not name it.
 fn only_device(shown: &[Shown]) -> Option<&str> {
     let shares =
         |one: &&Shown| one.words[0] == "qdisc" && matches!(one.words.get(1).map(String::as_str), Some("htb" | "cbq"));
@@ -66,7 +66,7 @@ fn only_device(shown: &[Shown]) -> Option<&str> {
     named.all(|other| other == first).then_some(first)
 }
 
-/// Lines of statistics and what else says nothing of who gets what.
+/// Lines of statistics and other lines without influence on rates.
 const STATISTICS: [&str; 25] = [
     "Sent",
     "backlog",
@@ -122,14 +122,16 @@ fn read(text: &str, log: &mut Log) -> Vec<Shown> {
                 }
                 Some(_) if STATISTICS.contains(&words[0].as_str()) => {}
                 _ => {
-                    let why =
-                        format!("\"{}\" is nothing that tc shows below a queueing discipline or a class", words[0]);
-                    wrong(&span, why, Some("give what tc -d qdisc|class|filter show prints, and nothing else"), log);
+                    let why = format!(
+                        "\"{}\" is not part of the output of tc below a queueing discipline or a class",
+                        words[0]
+                    );
+                    wrong(&span, why, Some("pass only the output of tc -d qdisc|class|filter show"), log);
                 }
             },
             Some(first) => {
-                let why = format!("this line begins with \"{first}\", and what tc shows with qdisc, class or filter");
-                wrong(&span, why, Some("give what tc -d qdisc|class|filter show prints, and nothing else"), log);
+                let why = format!("this line begins with \"{first}\"; output of tc begins with qdisc, class or filter");
+                wrong(&span, why, Some("pass only the output of tc -d qdisc|class|filter show"), log);
             }
         }
         at = end;
@@ -151,8 +153,8 @@ fn json(text: &str, at: usize, all: &mut Vec<Shown>, log: &mut Log) -> usize {
                     Some(shown) => all.push(shown),
                     None => wrong(
                         &span,
-                        "this JSON is not what tc shows of queueing disciplines, classes or filters".to_owned(),
-                        Some("give what tc -j qdisc|class|filter show prints"),
+                        "this JSON is not output of tc for queueing disciplines, classes or filters".to_owned(),
+                        Some("pass the output of tc -j qdisc|class|filter show"),
                         log,
                     ),
                 }
@@ -160,7 +162,7 @@ fn json(text: &str, at: usize, all: &mut Vec<Shown>, log: &mut Log) -> usize {
             end.max(at + 1)
         }
         Some(Err(error)) => {
-            wrong(&span, format!("this is not JSON: {error}"), Some("give what tc -j prints as it is"), log);
+            wrong(&span, format!("this is not JSON: {error}"), Some("pass the output of tc -j unchanged"), log);
             text.len()
         }
         None => text.len(),
@@ -199,7 +201,7 @@ fn shown(object: &Json, at: &Span) -> Option<Shown> {
                 "match" => {
                     let part = |key: &str| found.get(key).and_then(Json::text).unwrap_or_default().to_owned();
                     let offset = found.get("off").map_or_else(String::new, |off| value(off, "off"));
-                    // What is not understood is left out whole by whoever reads it.
+                    // An unknown part makes its reader leave the whole filter out.
                     let offset = if part("offmask").is_empty() { offset } else { "nexthdr".to_owned() };
                     let pair = format!("{:0>8}/{:0>8}", part("value"), part("mask"));
                     conditions.push(vec!["match".to_owned(), pair, "at".to_owned(), offset]);
@@ -240,7 +242,7 @@ fn command(at: &Span, words: impl IntoIterator<Item = String>) -> Command {
     words.into_iter().map(|text| Word { text, at: at.clone() }).collect()
 }
 
-/// The parts of what all lines begin with: the device, what it hangs below, and the rest.
+/// The common beginning of all lines: device, parent, and the rest.
 struct Parts<'s> {
     device: Option<&'s str>,
     /// `None` for the root.
@@ -263,17 +265,17 @@ fn parts(words: &[String]) -> Parts<'_> {
     parts
 }
 
-/// A queueing discipline, and whether it stands at the root.
+/// Reads a queueing discipline; returns true if it is the root.
 fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Problem>) -> Option<(bool, Command)> {
     let [_, kind, handle, rest @ ..] = &shown.words[..] else {
-        wrong(&shown.at, "this line ends too early".to_owned(), Some("give what tc shows as it is"), log);
+        wrong(&shown.at, "this line ends too early".to_owned(), Some("pass the output of tc unchanged"), log);
         return None;
     };
     let parts = parts(rest);
     let device = parts.device.unwrap_or(device);
     let root = parts.parent.is_none();
     if ["ingress", "clsact"].contains(&kind.as_str()) || root && !["htb", "cbq"].contains(&kind.as_str()) {
-        left_out(&shown.at, format!("{kind} at the root of {device} shares nothing out among classes"), log, notes);
+        left_out(&shown.at, format!("{kind} at the root of {device} has no classes"), log, notes);
         return None;
     }
     let mut words: Vec<String> = ["qdisc", "add", "dev", device].map(str::to_owned).to_vec();
@@ -285,7 +287,7 @@ fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Proble
     let mut options = parts.rest.iter().copied();
     while let Some(option) = options.next() {
         match option {
-            // What the kernel counts, and what is as it always is.
+            // Counters and constants of the kernel.
             "direct_packets_stat" | "ver" | "direct_qlen" | "drop_batch" | "offload" => _ = options.next(),
             "flows" | "quantum" | "memory_limit" => {
                 let value = options.next().unwrap_or_default();
@@ -303,7 +305,7 @@ fn discipline(shown: &Shown, device: &str, log: &mut Log, notes: &mut Vec<Proble
     Some((root, command(&shown.at, words)))
 }
 
-/// A class with its number and that of what it hangs below.
+/// A class with its number and its parent's.
 type ClassLine = (String, Option<String>, Command);
 
 fn class(shown: &Shown, device: &str) -> Option<ClassLine> {
@@ -348,7 +350,7 @@ fn parents_first(classes: Vec<ClassLine>) -> Vec<Command> {
         order.append(&mut level);
         level = next;
     }
-    // What is left hangs below itself, which whoever reads it will say.
+    // The rest form a cycle, which a later reader reports.
     let mut rest: Vec<usize> = below.into_values().flatten().collect();
     rest.sort_unstable();
     order.extend(rest);
@@ -402,7 +404,7 @@ fn filter(shown: &Shown, device: &str) -> Option<Command> {
 struct Addresses([[(u32, u32); 4]; 2]);
 
 impl Addresses {
-    /// Takes a word of an address. `false` where it is none.
+    /// Reads a word of an address. `false` if it is not one.
     fn take(&mut self, value: u32, mask: u32, at: u32) -> bool {
         let (side, word) = match at {
             8..24 if at.is_multiple_of(4) => (0, (at - 8) / 4),
@@ -423,7 +425,7 @@ impl Addresses {
                 continue;
             }
             let len = mask.leading_ones();
-            // A mask with holes is no prefix: the word is one that nobody knows, so that the filter is left out.
+            // A mask with holes is not a prefix: an unknown word makes the filter be left out.
             let prefix = match len == mask.count_ones() {
                 true => format!("{}/{len}", std::net::Ipv6Addr::from(bits)),
                 false => format!("under the mask {}", std::net::Ipv6Addr::from(mask)),
@@ -452,7 +454,7 @@ fn condition(line: &[String], protocol: &str, addresses: &mut Addresses, words: 
             words.extend(["match", "u32"].map(str::to_owned));
             words.extend([format!("0x{value}"), format!("0x{mask}"), "at".to_owned(), at.to_owned()]);
         }
-        // Said by the protocol.
+        // Given by the protocol.
         "eth_type" | "not_in_hw" | "in_hw" | "in_hw_count" | "skip_hw" | "skip_sw" => {}
         first => {
             words.push(first.to_owned());

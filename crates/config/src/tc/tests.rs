@@ -1,4 +1,4 @@
-//! The lines of the HTB text, the way there and back, and what is refused.
+//! The lines of the HTB text, conversion in both directions, and errors.
 
 use fairlink_core::{ClassId, Rate, Share};
 use proptest::prelude::*;
@@ -156,7 +156,7 @@ fn filters_become_matches_in_the_order_of_their_preference() {
             "1:2: vlan 5 ip tcp dst port 1000-1010",
         ]
     );
-    assert!(notes(&made.notes).iter().all(|note| note.contains("htb does not say")), "{:?}", notes(&made.notes));
+    assert!(notes(&made.notes).iter().all(|note| note.contains("htb does not give")), "{:?}", notes(&made.notes));
 }
 
 #[test]
@@ -164,12 +164,12 @@ fn what_is_lost_is_named_with_its_line() {
     let filter = "tc filter add dev eth0 parent 1: protocol ip prio";
     let of = |lines: &str| {
         let text = with(lines);
-        notes(&imported(&text).notes).into_iter().filter(|note| !note.contains("htb does not say")).collect::<Vec<_>>()
+        notes(&imported(&text).notes).into_iter().filter(|note| !note.contains("htb does not give")).collect::<Vec<_>>()
     };
     for (lines, said) in [
         (
             format!("{filter} 1 handle 6 fw flowid 1:2"),
-            "a filter to 1:2 is left out: the match language has nothing like a mark",
+            "a filter to 1:2 is left out: not expressible as a match: a firewall mark",
         ),
         (format!("{filter} 1 u32 match ip tos 0x11 0xff flowid 1:2"), "the type of service 0x11 under the mask 0xff"),
         (format!("{filter} 1 u32 match ip dport 80 0x0ff0 flowid 1:2"), "the port 0x50 under the mask 0xff0"),
@@ -179,28 +179,28 @@ fn what_is_lost_is_named_with_its_line() {
         ),
         (
             format!("{filter} 1 u32 match ip dport 80 0xffff flowid 1:9"),
-            "a filter to 1:9, which is no class, is left out",
+            "a filter to 1:9, which is not a class, is left out",
         ),
         (
             format!("{filter} 1 u32 match ip dport 80 0xffff police rate 1mbit drop flowid 1:2"),
-            "a policer drops what is above its rate; here it waits in the queue of 1:2",
+            "a policer drops traffic above its rate; here it waits in the queue of 1:2",
         ),
         (
             format!(
                 "{filter} 1 u32 match ip dport 80 0xffff flowid 1:2\n{filter} 2 u32 match ip sport 9 0xffff flowid 1:3\n{filter} 3 u32 match ip dport 81 0xffff flowid 1:2"
             ),
-            "comes before this filter now",
+            "now precedes this filter",
         ),
         ("tc qdisc add dev eth0 parent 1:2 sfq perturb 10".to_owned(), "the queue sfq becomes a fifo"),
         ("tc qdisc add dev eth0 parent 1:2 fq_codel target 10ms".to_owned(), "\"target\" is 5 ms here"),
-        ("tc qdisc add dev eth0 ingress".to_owned(), "\"ingress\" is about what comes in"),
+        ("tc qdisc add dev eth0 ingress".to_owned(), "\"ingress\" applies to received traffic"),
         (
             "tc class change dev eth0 classid 1:1 htb rate 1mbit ceil 2mbit".to_owned(),
-            "a class of the root borrows from nobody",
+            "a class of the root cannot borrow",
         ),
         (
             "tc class change dev eth0 parent 1:1 classid 1:2 htb rate 600kbit prio 9".to_owned(),
-            "htb takes prio 9 for 7",
+            "htb treats prio 9 as 7",
         ),
         ("tc class change dev eth0 parent 1:1 classid 1:2 htb rate 600kbit mtu 9000".to_owned(), "\"mtu\" of a class"),
     ] {
@@ -215,10 +215,10 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
     for (line, said) in [
         (
             "ip link set eth0 up",
-            "a.tc:5:1: error: this is no tc command: \"ip\"; only qdisc, class and filter are read",
+            "a.tc:5:1: error: this is not a tc command: \"ip\"; only qdisc, class and filter are read",
         ),
         ("tc monitor", "a.tc:5:4: error: tc has no object \"monitor\""),
-        ("tc qdisc frobnicate dev eth0", "there is no verb \"frobnicate\"; there are: add, replace, change, del, show"),
+        ("tc qdisc frobnicate dev eth0", "unknown verb \"frobnicate\"; there are: add, replace, change, del, show"),
         (
             "tc class add dev eth0 parent 1:1 classid 1:4 htb rate 1mbit colour red",
             "a.tc:5:61: error: a class of htb has no option \"colour\"",
@@ -226,7 +226,7 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
         ("tc class add dev eth0 parent 1:1 classid 1:4 htb ceil 1mbit", "the class 1:4 has no \"rate\""),
         ("tc class add dev eth0 parent 1:1 classid 1:4 htb rate 10%", "\"rate\" takes no \"10%\""),
         ("tc class add dev eth0 parent 1:1 classid 1:4 htb rate 0", "\"rate\" takes no \"0\""),
-        ("tc class add dev eth0 parent 1:7 classid 1:4 htb rate 1mbit", "there is no class 1:7 on eth0 by now"),
+        ("tc class add dev eth0 parent 1:7 classid 1:4 htb rate 1mbit", "there is no class 1:7 on eth0 at this point"),
         ("tc class add dev eth0 parent 1:1 classid 1:2 htb rate 1mbit", "there is a class 1:2 on eth0 already"),
         (
             "tc class add dev eth0 parent 1:1 classid 2:2 htb rate 1mbit",
@@ -234,29 +234,26 @@ fn what_is_not_understood_is_refused_with_file_and_line() {
         ),
         (
             "tc class add dev eth1 parent 1:1 classid 1:4 htb rate 1mbit",
-            "there is no htb, hfsc or cbq at the root of eth1 by now",
+            "there is no htb, hfsc or cbq at the root of eth1 at this point",
         ),
-        ("tc class add dev eth0 parent 1:1 classid 1:4 cbq rate 1mbit", "a class of \"cbq\" where the root has htb"),
+        ("tc class add dev eth0 parent 1:1 classid 1:4 cbq rate 1mbit", "a class of \"cbq\" below a root of htb"),
+        ("tc class add dev eth0 parent 1:1 classid 1:4 htb rate 1mbit", "add up to 2 Mbit/s, more than its 1 Mbit/s"),
         (
-            "tc class add dev eth0 parent 1:1 classid 1:4 htb rate 1mbit",
-            "rates of 2 Mbit/s together, more than its 1 Mbit/s",
+            "tc qdisc add dev eth1 root handle 1: drr",
+            "\"drr\" at the root of a device has no counterpart in a link file",
         ),
-        ("tc qdisc add dev eth1 root handle 1: drr", "a link file has nothing like \"drr\" at the root of a device"),
-        ("tc qdisc add dev eth0 parent 1:2 handle 2: htb", "\"htb\" below a class is nothing that a link file has"),
+        ("tc qdisc add dev eth0 parent 1:2 handle 2: htb", "\"htb\" below a class has no counterpart in a link file"),
         ("tc qdisc add dev eth0 parent 1:2 pfifo length 5", "pfifo has no option \"length\""),
         ("tc qdisc add dev eth0 parent 1:2 pfifo limit", "\"limit\" has no value"),
         ("tc filter add dev eth0 parent 1: magic flowid 1:2", "there is no kind of filter \"magic\""),
-        ("tc class add dev $DEV parent 1:1", "there is no variable \"DEV\" by now"),
-        ("tc class add dev \"eth0", "this quote has no end on its line"),
+        ("tc class add dev $DEV parent 1:1", "the variable \"DEV\" is not set at this point"),
+        ("tc class add dev \"eth0", "unterminated quote on this line"),
         ("tc class del dev eth0 classid 1:2", "only a whole device is deleted"),
     ] {
         let all = errors(&with(line));
-        assert!(
-            all[0].contains(said) && (all[0].starts_with("a.tc:5:") || said.contains("together")),
-            "{line}: {all:?}"
-        );
+        assert!(all[0].contains(said) && (all[0].starts_with("a.tc:5:") || said.contains("add up")), "{line}: {all:?}");
     }
-    assert!(errors("# nothing\n")[0].contains("this sets up no device"));
+    assert!(errors("# nothing\n")[0].contains("this configures no device"));
     assert!(errors("tc qdisc add dev eth0 root htb")[0].contains("eth0 has no class"));
 }
 
@@ -343,7 +340,7 @@ proptest! {
         let _ = import("a.tc", with(&format!("tc {object}{words}")), &ImportOptions::default());
     }
 
-    /// What the generator of trees makes comes back with the same rates, numbers and limits.
+    /// Random trees are equal after an export and an import: rates, numbers and limits.
     #[test]
     fn links_of_htb_come_back_from_tc_as_they_were(
         rates in proptest::collection::vec((1u64..1000, 0u64..1000, 0u8..8, 1u32..60_000, 1u32..5000), 1..12)
@@ -412,7 +409,7 @@ fn a_tree_deeper_than_the_kernels_htb_takes_is_warned_of() {
         LinkFile::parse("a.toml", text, &ReadOptions::default()).unwrap()
     };
     let warned = |link: &LinkFile| {
-        let of = |line: &String| line.contains("at most 8");
+        let of = |line: &String| line.contains("HTB is 8");
         (notes(&link.warnings).iter().any(of), notes(&exported(link).notes).iter().any(of))
     };
     // The link itself is a class of tc.

@@ -1,6 +1,6 @@
-//! Quantities as tc reads them, which is not how link files write them: `kbps` are kilobytes per second, a bare rate is in bit/s, a
-//! bare size in bytes with `k` = 1024, a bare time in microseconds. Units may be in capitals or not. What is left of a whole bit,
-//! byte or nanosecond is cut off, as tc does.
+//! Quantities in tc's syntax, which differs from that of link files: `kbps` are kilobytes per second, a bare rate is in
+//! bit/s, a bare size in bytes with `k` = 1024, a bare time in microseconds. Units are case-insensitive. Fractions of a
+//! bit, byte or nanosecond are truncated, as in tc.
 
 /// In bit/s.
 const RATES: [(&str, u64); 22] = [
@@ -22,7 +22,7 @@ const RATES: [(&str, u64); 22] = [
     ("gbps", 8_000_000_000),
     ("tibps", 8 << 40),
     ("tbps", 8_000_000_000_000),
-    // What tc prints has capitals; these are what people write.
+    // tc prints capitals; these are what people write.
     ("kb/s", 8_000),
     ("mb/s", 8_000_000),
     ("kbit/s", 1_000),
@@ -60,7 +60,7 @@ pub(super) fn rate(text: &str) -> Option<u64> {
     quantity(text, &RATES, 1)
 }
 
-/// A size in bytes; what stands behind a slash (the size of a cell) is left aside.
+/// Parses a size in bytes; the part after a slash (cell size) is ignored.
 pub(super) fn size(text: &str) -> Option<u64> {
     quantity(text.split('/').next()?, &SIZES, 1)
 }

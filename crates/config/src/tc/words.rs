@@ -1,14 +1,14 @@
-//! A file of tc commands as words: what a shell would make of the little that such files use.
+//! A file of tc commands as words, with a small subset of shell syntax.
 //!
-//! Read are comments, quotes, lines that go on behind a backslash, commands on one line parted by `;` or `&&`, variables
-//! (`AC="tc class add"`, then `$AC` or `${AC}`), and output that is thrown away (`2>/dev/null || true`). No more of a shell.
+//! Supported are comments, quotes, lines continued by a backslash, commands on one line separated by `;` or `&&`,
+//! variables (`AC="tc class add"`, then `$AC` or `${AC}`), and discarded output (`2>/dev/null || true`).
 
 use std::collections::BTreeMap;
 
 use crate::problem::{Log, Span};
 use crate::tc::findings::wrong;
 
-/// A word and where it, or the variable that it comes from, stands in the file.
+/// A word and its place in the file, or that of the variable that it comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -38,14 +38,14 @@ struct Reader<'t> {
     done: Vec<Command>,
     /// Those of the command that is being read.
     words: Vec<Word>,
-    /// True if a word of it is wrong, which has been said.
+    /// True if a word of it is invalid, which has been reported.
     broken: bool,
     /// True if it is behind `||`.
     ignored: bool,
 }
 
 impl Reader<'_> {
-    /// Reads the line that begins at `at`, with those that continue it. Returns where the next one begins.
+    /// Reads the line that begins at `at`, with its continuation lines. Returns the beginning of the next line.
     fn line(&mut self, mut at: usize, log: &mut Log) -> usize {
         let bytes = self.text.as_bytes();
         loop {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         at
     }
 
-    /// Reads one word, with its variables put in. Returns where it ends.
+    /// Reads one word and expands its variables. Returns its end.
     fn word(&mut self, start: usize, log: &mut Log) -> usize {
         let mut end = start;
         let mut quote = None;
@@ -101,7 +101,7 @@ impl Reader<'_> {
         }
         let at = start..end;
         if quote.is_some() {
-            wrong(&at, "this quote has no end on its line".to_owned(), Some("end it"), log);
+            wrong(&at, "unterminated quote on this line".to_owned(), Some("close it"), log);
             self.broken = true;
         }
         if self.words.is_empty()
@@ -111,7 +111,7 @@ impl Reader<'_> {
             let value = self.expanded(value, &at, log);
             self.variables.insert(name.to_owned(), value);
         } else if ["2>/dev/null", ">/dev/null", "2>&1", "&>/dev/null"].contains(&plain.as_str()) {
-            // Messages that nobody wants.
+            // Discarded messages.
         } else {
             let single = self.text[start..].starts_with('\'');
             let words = if single || !plain.contains('$') {
@@ -126,7 +126,7 @@ impl Reader<'_> {
                 self.words.clear();
             }
         }
-        // What cannot begin a word is passed over, so that there is an end.
+        // A character that cannot begin a word is skipped, so that the loop ends.
         end.max(start + 1)
     }
 
@@ -146,8 +146,8 @@ impl Reader<'_> {
             match self.variables.get(name) {
                 Some(words) => put_in.push_str(&words.join(" ")),
                 None => {
-                    let why = format!("there is no variable \"{name}\" by now");
-                    wrong(at, why, Some("set it above, as in DEV=eth0; nothing else of a shell is read"), log);
+                    let why = format!("the variable \"{name}\" is not set at this point");
+                    wrong(at, why, Some("set it above, as in DEV=eth0; other shell syntax is not read"), log);
                     self.broken = true;
                 }
             }
@@ -164,7 +164,7 @@ impl Reader<'_> {
         }
         let Some(first) = words.first() else { return };
         if self.ignored && !["true", ":"].contains(&first.text.as_str()) {
-            let why = "only \"true\" may stand behind ||".to_owned();
+            let why = "only \"true\" may follow ||".to_owned();
             wrong(&first.at, why, Some("write commands one after the other"), log);
         } else if !self.ignored {
             self.done.push(words);

@@ -67,7 +67,8 @@ impl Conforming {
     }
 }
 
-/// Judges the delay bound: packets that left before their class exceeded its burst or rate.
+/// "A packet that is not dropped leaves within this time, while its class keeps to the burst and rate in the last column": packets that left
+/// before their class sent more.
 fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     for &leaf in stage.tree.leaves() {
         let Some(bound) = &printed.delays[leaf.index()] else { continue };
@@ -243,7 +244,7 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
         Some(weight) => weight.as_run,
         None => tree.share_all_busy(class) as f64,
     };
-    // "and no ceiling at them or below them holds them back"
+    // "and no ceiling at or below them limits them"
     let held = |class: ClassId| {
         let limited = |class: ClassId| tree.config(class).ceiling.is_some() || tree.config(class).upper_limit.is_some();
         tree.classes().any(|below| limited(below) && path(tree, below).any(|above| above == class))

@@ -20,12 +20,12 @@ const NAME: Kind = Kind::text(r#"^[^=,"\x00-\x1f\x7f]{1,255}$"#);
 pub static LINK: [LinkKey; 15] = keys! {
     LinkConfig;
     Any - "name" NAME, [] -, "the interface `out`",
-        "What the link is called where a process serves several: in statistics, metrics and for `ctl --link`.";
+        "Name of the link in a process with several links: in statistics, metrics and for `ctl --link`.";
     Any - "in" INTERFACE, [] -, "",
-        "The interface that its packets come from, for `fairlink gateway`; `--in` comes first.";
-    Any - "out" INTERFACE, [] -, "", "The interface that they go to; `--out` comes first.";
+        "Input interface, for `fairlink gateway`; `--in` overrides it.";
+    Any - "out" INTERFACE, [] -, "", "Output interface; `--out` overrides it.";
     Any - "egress" INTERFACE, [] -, "",
-        "Instead of these: the interface by which the machine itself sends, for [its own traffic](gateway.md#the-hosts-own-traffic); `--egress` comes first.";
+        "Instead of `in` and `out`: the interface on which the machine sends [its own traffic](gateway.md#the-hosts-own-traffic); `--egress` overrides it.";
     Any - "rate" Kind::Rate, [] (
             |link: &LinkConfig| Some(Value::Rate(link.rate)),
             |link: &mut LinkConfig, value| {
@@ -33,14 +33,14 @@ pub static LINK: [LinkKey; 15] = keys! {
                     link.rate = rate;
                 }
             }
-        ), "required", "What the link carries.";
+        ), "required", "Rate of the link.";
     Any - "scheduler" Kind::Scheduler, [] -, "`\"hls\"`",
-        "The scheduler that shares it. `fairlink schedulers` lists them. `pgps` is another name of `wfq`.";
+        "Scheduler of the link. `fairlink schedulers` lists all. `pgps` is another name of `wfq`.";
     Any - "mtu" Kind::Size { max: MAX_PACKET as u64 }, [] -, "`\"1500B\"`",
-        "The longest frame taken. Longer ones are dropped. 1 B to 1 MiB, the overhead included. On a real Ethernet link a frame counts with its header of 14 B and with 4 B for each VLAN tag: an IP packet of 1500 B needs `\"1514B\"`.";
+        "Longest accepted frame, 1 B to 1 MiB including the overhead. Longer frames are dropped. On a real Ethernet link a frame counts with its header of 14 B and with 4 B for each VLAN tag: an IP packet of 1500 B needs `\"1514B\"`.";
     Any - "overhead" Kind::Overhead, [] -, "`\"0B\"`",
-        "What the link layer adds to each frame: a size up to 1024 B, or one of the words `ethernet`, `docsis`, `ptm`, `atm`.";
-    Any - "default" NAME, [] -, "", "The class of frames that no `match` takes.";
+        "Bytes that the link layer adds to each frame: a size up to 1024 B, or `ethernet`, `docsis`, `ptm` or `atm`.";
+    Any - "default" NAME, [] -, "", "Class of frames that no `match` takes.";
     Any - "buffer" Kind::Packets { max: u32::MAX }, [] (
             |link: &LinkConfig| Some(Value::Packets(link.max_queued)),
             |link: &mut LinkConfig, value| {
@@ -48,23 +48,23 @@ pub static LINK: [LinkKey; 15] = keys! {
                     link.max_queued = packets;
                 }
             }
-        ), "`\"65536p\"`, or four packets for each class where that is more", "The most packets in all queues together.";
+        ), "`\"65536p\"`, or four packets for each class if that is more", "Maximum number of packets in all queues together.";
     Any - "when_full" Kind::word("when_full", &["drop_arrival", "push_out"]), [Feature::PushOut] (
             |link: &LinkConfig| (link.when_full == WhenFull::PushOut).then_some(Value::Word(1)),
             |link: &mut LinkConfig, value| {
                 link.when_full = if value == Value::Word(1) { WhenFull::PushOut } else { WhenFull::DropArrival };
             }
         ), "`\"drop_arrival\"`",
-        "What gives way when `buffer` is full: the packet that arrives, or with `\"push_out\"` a packet of the longest queue, so that a class that floods the link does not take the room of others.";
+        "Packet to drop when `buffer` is full: the arriving packet, or with `\"push_out\"` a packet of the longest queue, so that a class that floods the link does not take the buffer space of others.";
     Any - "rounds" Kind::word("rounds", &["short", "long"]), [Feature::LongRounds] (
             |link: &LinkConfig| (link.rounds == RoundLength::Long).then_some(Value::Word(1)),
             |link: &mut LinkConfig, value| {
                 link.rounds = if value == Value::Word(1) { RoundLength::Long } else { RoundLength::Short };
             }
         ), "`\"short\"`",
-        "How long the rounds of `hls` are. Weights there count as bytes: `\"short\"` uses them as they stand, or divided where they are too large for a round. `\"long\"` scales those of each group of siblings to all that fits, so that nearly every visit of a class sends a packet. That takes 28 % fewer instructions a packet in three levels with small weights, 34 % where classes come and go, and next to nothing where the weights are large, as guarantees are. The bounds of fairness and of the transmission gap, which `check` prints, are then up to twice those of the smallest weights.";
+        "Length of the rounds of `hls`, where weights count as bytes. `\"short\"` uses weights as written, or divided if they are too large for a round. `\"long\"` scales the weights of each group of siblings up to the limit, so that nearly every visit of a class sends a packet. That saves 28 % of the instructions per packet in three levels with small weights, 34 % where classes become idle and busy, and almost nothing with large weights, as guarantees are. The bounds on fairness and transmission gap, which `check` prints, are then up to twice those of the smallest weights.";
     Any - "memory" Kind::Size { max: MAX_MEMORY }, [] -, "`\"4GiB\"`",
-        "The most memory that the scheduler with its queues may take. `check` prints how much that is. A file that needs more is refused before anything is built.";
+        "Memory limit of the scheduler with its queues. `check` prints the required memory. A file that needs more is refused before anything is built.";
     Any - "transmit_queue" Kind::Packets { max: MAX_TRANSMIT_QUEUE }, [] (
             |link: &LinkConfig| link.transmit_queue.map(|queue| Value::Packets(queue.packets)),
             |link: &mut LinkConfig, value| {
@@ -74,7 +74,7 @@ pub static LINK: [LinkKey; 15] = keys! {
                 }
             }
         ), "none",
-        "Packets between the scheduler and the link, as behind a network interface's driver: `\"4p\"`, 1 to 65536. The scheduler decides a packet's turn when the packet enters this queue.";
+        "Length of the queue between the scheduler and the link, as in the driver of a network interface: `\"4p\"`, 1 to 65536. The scheduler decides the order when a packet enters this queue.";
     Any - "transmit_priority" Kind::Flag, [] (
             |link: &LinkConfig| link.transmit_queue.is_some_and(|queue| queue.priority).then_some(Value::Flag(true)),
             |link: &mut LinkConfig, value| {
@@ -83,5 +83,5 @@ pub static LINK: [LinkKey; 15] = keys! {
                 }
             }
         ), "`false`",
-        "Whether packets of latency-critical classes are sent first from it, as from the DRR++ thesis' `PrioTxQueue`. At most as many of them in a row as the queue has room for overtake another packet.";
+        "`true` sends packets of latency-critical classes first from it, as in the DRR++ thesis' `PrioTxQueue`. At most as many of them as fit in the queue overtake another packet in a row.";
 };

@@ -13,7 +13,7 @@ use crate::units::{show_rate, show_size, show_time};
 /// Returns the keys as a table of the manual, in Markdown, a line for each; required ones come first.
 #[must_use]
 pub fn markdown<C>(keys: &[Key<C>]) -> String {
-    let mut table = String::from("| key | default | what it is |\n| --- | --- | --- |\n");
+    let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
     let required = |key: &&Key<C>| key.default == "required";
     for Key { name, default, doc, .. } in keys.iter().filter(required).chain(keys.iter().filter(|key| !required(key))) {
         let default = if default.is_empty() { String::new() } else { format!("{default} ") };

@@ -1,4 +1,5 @@
-//! Finds out whether others use the processors while something is measured: then times are too long, and no run is like another.
+//! Finds out whether others use the processors while something is measured: then times are too long, and no run is like
+//! another.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ pub(super) struct Load {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
-    /// Of all processes, the kernel's work and what the hypervisor took included.
+    /// Time of all processes, including the kernel and the hypervisor's steal time.
     all: u64,
     /// Of this process.
     own: u64,
@@ -49,7 +50,7 @@ impl Ticks {
     }
 }
 
-/// Processors that others used in the mean; `None` where too little time has passed to tell.
+/// Returns the mean number of processors used by other programs; `None` if the time is too short.
 fn others(before: Ticks, after: Ticks, seconds: f64) -> Option<f64> {
     let ticks = after.all.checked_sub(before.all)?.saturating_sub(after.own.checked_sub(before.own)?);
     (seconds >= 0.2).then(|| ticks as f64 / TICKS_PER_SECOND / seconds)

@@ -13,13 +13,13 @@ fn why_useless(link: &Hierarchy, name: &str, class: ClassId) -> String {
     let bps = link.rate_all_busy(class).max(1);
     let packet = f64::from(link.link().max_packet) * 8.0 / bps as f64;
     format!(
-        "while all are busy, {name} has {} of the link and needs {} for a largest packet",
+        "while all are busy, {name} gets {} and needs {} for one packet of maximum length",
         human::rate(bps as f64),
         human::time(packet)
     )
 }
 
-/// What a delay bound is for; `None` without one.
+/// Formats the traffic of a delay bound; `None` without one.
 fn limits(limits: &[TrafficLimit]) -> Option<String> {
     let text = |limit: &TrafficLimit| match *limit {
         TrafficLimit::Bucket { burst_bytes, rate_bps } => {
@@ -42,14 +42,16 @@ fn limits(limits: &[TrafficLimit]) -> Option<String> {
 }
 
 fn time_up(seconds: Option<f64>) -> Option<String> {
-    seconds.map(|seconds| if seconds > USEFUL_S { "no use".to_owned() } else { human::time(human::up(seconds)) })
+    seconds.map(|seconds| {
+        if seconds > USEFUL_S { format!("over {}", human::time(USEFUL_S)) } else { human::time(human::up(seconds)) }
+    })
 }
 
 fn size_up(bytes: Option<f64>) -> Option<String> {
     bytes.map(|bytes| human::size(human::up(bytes)))
 }
 
-/// A column of the table of what is promised for each class.
+/// A column of the table of bounds.
 type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 
 /// The columns of that table which are not empty for all `classes`.
@@ -60,13 +62,13 @@ pub(super) fn columns(promised: &Promised, tree: &Hierarchy) -> Vec<Column> {
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     let delays = promised.delays.iter().any(Option::is_some);
     let columns: [(bool, Column); 7] = [
-        (fairness, ("off its part by", |bounds| size_up(bounds.fairness_bytes))),
-        (fairness, ("which is", |bounds| time_up(bounds.fairness_s))),
-        (worst_case, ("behind by", |bounds| size_up(bounds.worst_case_bytes))),
-        (has_ceilings(promised), ("next visit", |bounds| time_up(bounds.transmission_gap_s))),
-        (hosts, ("hosts apart by", |bounds| size_up(bounds.hosts_apart_bytes.map(|bytes| bytes as f64)))),
-        (delays, ("delay", |bounds| time_up(bounds.delay_bound_s))),
-        (delays, ("for traffic of", |bounds| limits(&bounds.delay_bound_for))),
+        (fairness, ("deviation (bytes)", |bounds| size_up(bounds.fairness_bytes))),
+        (fairness, ("as time", |bounds| time_up(bounds.fairness_s))),
+        (worst_case, ("lag (bytes)", |bounds| size_up(bounds.worst_case_bytes))),
+        (has_ceilings(promised), ("transmission gap", |bounds| time_up(bounds.transmission_gap_s))),
+        (hosts, ("host deviation", |bounds| size_up(bounds.hosts_apart_bytes.map(|bytes| bytes as f64)))),
+        (delays, ("delay bound", |bounds| time_up(bounds.delay_bound_s))),
+        (delays, ("valid for burst + rate", |bounds| limits(&bounds.delay_bound_for))),
     ];
     columns.into_iter().filter_map(|(is_used, column)| is_used.then_some(column)).collect()
 }
@@ -99,7 +101,7 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
     {
         let between = bounds.fairness_between.as_ref().map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
         let siblings = if fairness.leaves_only { "sibling leaves" } else { "siblings" };
-        let unless = if has_ceilings(promised) { " and no ceiling at them or below them holds them back" } else { "" };
+        let unless = if has_ceilings(promised) { " and no ceiling at or below them limits them" } else { "" };
         let useless = (seconds > USEFUL_S).then(|| {
             let [one, other] = [fairness.seconds.classes.0, fairness.seconds.classes.1];
             let slower = if tree.rate_all_busy(one) < tree.rate_all_busy(other) { 0 } else { 1 };
@@ -108,13 +110,12 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
         });
         lines.push(if let Some(why) = useless {
             format!(
-                "fairness          no useful bound ({} at the rates of two {siblings}{between}): {why}",
+                "fairness          no useful bound ({} between two {siblings}{between}): {why}",
                 human::time(human::up(seconds))
             )
         } else {
             format!(
-            "fairness          while two {siblings} stay backlogged{unless}, what they get per weight differs by {} per {} at most, \
-             {} at their rates{between}",
+            "fairness          while two {siblings} stay backlogged{unless}, their service differs by at most {} per {} of weight, {} at their rates{between}",
             human::size(human::up(bytes)),
             if fairness.unit == WeightUnit::Bytes { "byte" } else { "visit" },
             human::time(human::up(seconds))
@@ -124,38 +125,38 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     if worst_case {
         lines.push(
-            "fairness          while a class is backlogged it is behind its share of what the link sends by so much at most"
+            "fairness          a backlogged class lags its share of the link's output by at most the bytes in column \"lag (bytes)\""
                 .to_owned(),
         );
     }
     let packet_each = promised.packet_each.iter().any(Option::is_some);
     if packet_each && !says_fairness {
         lines.push(
-            "fairness          while two siblings stay backlogged, what they get for their shares differs by a largest packet of each at most"
+            "fairness          while two siblings stay backlogged, their service in proportion to their shares differs by at most one maximum-length packet of each"
                 .to_owned(),
         );
     }
     if let Some(gap) = bounds.transmission_gap_s {
         let rounds = bounds.longest_round_s.map_or_else(String::new, |one| {
-            let more = if gap > one * 2.000_001 { ", and what latency-critical classes may be ahead by" } else { "" };
+            let more = if gap > one * 2.000_001 { ", plus the lead of latency-critical classes" } else { "" };
             format!(" (two rounds of {}{more})", human::time(one))
         });
-        let which = if has_ceilings(promised) { " without a ceiling at it or above it" } else { "" };
+        let which = if has_ceilings(promised) { " without a ceiling at or above it" } else { "" };
         lines.push(format!(
-            "transmission gap  a backlogged leaf{which} waits at most {} for its next visit{rounds}",
+            "transmission gap  a backlogged leaf{which} is visited again within {}{rounds}",
             human::time(human::up(gap))
         ));
     }
     if let (Some(next), Some(name)) = (bounds.next_packet_s, &bounds.next_packet_of) {
         lines.push(if next > USEFUL_S {
             format!(
-                "next packet       no useful bound ({} until the next packet of {name} has left): {}",
+                "next packet       no useful bound ({} for {name}): {}",
                 human::time(human::up(next)),
                 why_useless(tree, name, link.names.find(name).unwrap_or(ClassId::ROOT))
             )
         } else {
             format!(
-                "next packet       of a backlogged leaf has left after {} at most ({name}): a leaf of small weight needs several visits for it",
+                "next packet       a backlogged leaf completes its next packet within {} (worst: {name}); a leaf of small weight needs several visits for one packet",
                 human::time(human::up(next))
             )
         });
@@ -163,7 +164,7 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
     let delays = promised.delays.iter().any(Option::is_some);
     if delays {
         lines.push(
-            "delay             a packet that its queue has room for has left after so long if its class never sends more than what stands beside it"
+            "delay bound       a packet that is not dropped leaves within this time, while its class keeps to the burst and rate in the last column"
                 .to_owned(),
         );
     }
@@ -176,8 +177,8 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
         lines.push("This scheduler promises no bounds.".to_owned());
     }
     if let Some(TransmitQueue { packets, priority }) = queue {
-        let first = if priority { ", those of latency-critical classes first" } else { "" };
-        let within = if delays { "; their time is in the delays" } else { "" };
+        let first = if priority { ", latency-critical classes first" } else { "" };
+        let within = if delays { "; included in the delay bounds" } else { "" };
         lines.push(format!(
             "transmit queue    {} behind the scheduler{first}{within}",
             human::count(packets as usize, "packet", "packets")
@@ -185,15 +186,15 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
     }
     if queue.is_none() && info.promises.delay.is_some() && !delays {
         let why = match info.promises.delay {
-            Some(Delay::Curves { .. }) => "only a class with real_time has a bound",
-            _ => "no class here has a bound",
+            Some(Delay::Curves { .. }) => "only classes with real_time have one",
+            _ => "no class of this link has one",
         };
-        lines.push(format!("delay             {why}"));
+        lines.push(format!("delay bound       {why}"));
     }
     let others: Vec<&str> = names.filter(|&name| name != "delay" && !computed.contains(&(name, true))).collect();
     if queue.is_none() && !others.is_empty() {
         let others = others.join(", ").replace('_', " ");
-        lines.push(format!("This scheduler also promises {others}; how much is not computed here."));
+        lines.push(format!("Also promised, but not computed here: {others}."));
     }
     lines
 }

@@ -13,37 +13,39 @@ pub(super) fn lines(theorems: &Theorems) -> Vec<String> {
     if let Some(times) = &theorems.virtual_times {
         lines.push(match (times.bound_s, times.why_none) {
             (Some(bound), _) if let Some(why) = &times.why_useless => format!(
-                "virtual times     no useful bound (they differ by {} at most below {}, elsewhere by no more): {why}",
+                "virtual times     no useful bound (at most {} between children of {}, the largest value): {why}",
                 human::time(human::up(bound)),
                 times.class
             ),
             (Some(bound), _) => format!(
-                "virtual times     of classes that share below {} and have packets differ by {} at most, elsewhere by no more (Theorem 3 of the text)",
+                "virtual times     of backlogged children of {} differ by at most {}, of other siblings by no more than that (Theorem 3)",
                 times.class,
                 human::time(human::up(bound))
             ),
-            (None, why) => format!("virtual times     have no bound: {} {}", times.class, why.unwrap_or("is in the way")),
+            (None, why) => format!("virtual times     no bound: {} {}", times.class, why.unwrap_or("prevents it")),
         });
     }
     if let Some(missed) = theorems.deadlines_missed_by_s {
         let missed = human::time(human::up(missed));
-        lines.push(format!("deadlines         of leaves are missed by {missed} at most, the time of a largest packet, whatever the depth (Theorem 2)"));
+        lines.push(format!("deadlines         of leaves are missed by at most {missed}, the time of one packet of maximum length, at any depth (Theorem 2)"));
     }
     for curve in theorems.inner_curves.iter().flatten().take(SHOWN) {
-        let from =
-            if curve.from_s == 0.0 { "at once".to_owned() } else { format!("{} later", human::time(curve.from_s)) };
+        let from = if curve.from_s == 0.0 {
+            "as soon as it gets packets".to_owned()
+        } else {
+            format!("{} after it gets packets", human::time(curve.from_s))
+        };
         let short = match curve.short_by_bytes {
             Some(bytes) => {
-                format!("by up to {} {} after it", human::size(human::up(bytes)), human::time(curve.at_s))
+                format!("by up to {} ({} later)", human::size(human::up(bytes)), human::time(curve.at_s))
             }
-            None => "by more and more".to_owned(),
+            None => "without limit".to_owned(),
         };
         let most = curve
             .at_most_bytes
-            .map(|bytes| format!("; with link-sharing by {} at most", human::size(human::up(bytes))));
+            .map(|bytes| format!("; with link-sharing by at most {}", human::size(human::up(bytes))));
         lines.push(format!(
-            "inner curve       {} cannot always be given its curve: real-time leaves outside it may take so much that it is short from the instant it gets \
-             packets ({from}), {short}{}",
+            "inner curve       {} can miss its curve, because real-time leaves outside it take precedence: {from}, {short}{}",
             curve.class,
             most.unwrap_or_default()
         ));
@@ -65,14 +67,15 @@ pub(super) fn lines(theorems: &Theorems) -> Vec<String> {
             _ => "delay",
         };
         let of = printed.class.as_ref().map(|class| format!(" of {class}")).unwrap_or_default();
-        lines
-            .push(format!("as printed        {} has a {what}{of} of {value}; it {}", printed.theorem, printed.caution));
+        lines.push(format!(
+            "as printed        {} gives a {what}{of} of {value}; it {}",
+            printed.theorem, printed.caution
+        ));
     }
     for mean in &theorems.mean_delays {
         lines.push(match mean.mean_delay_s.zip(mean.times_too_long) {
             Some((seconds, (least, most))) => format!(
-                "mean delay        of {} about {} while all classes have packets ([drrpp] Theorem 1, an estimate for loads up to 50 % of its rate, here {}; measured: \
-                 {least} to {most} times what packets wait): rounds of {} with {}",
+                "mean delay        of {} about {} while all classes are backlogged ([drrpp] Theorem 1, an estimate for loads up to 50 % of the class's rate, here {}; {least} to {most} times the measured delay): rounds of {} with {}",
                 mean.class,
                 human::time(seconds),
                 human::percent(mean.load),

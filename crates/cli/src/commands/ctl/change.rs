@@ -17,13 +17,13 @@ use crate::failure::CliError;
 use crate::human;
 use crate::out::{Out, note};
 
-/// What the link's rate is asked for by.
+/// Name of the link in `ctl rate`.
 const LINK: &str = "link";
 
-/// Which file, and what becomes of classes that are not in it.
+/// File to load, and targets for the packets of removed classes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReloadArgs {
-    /// The link, of a gateway that has several.
+    /// The link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
     /// The link file [default: the gateway's current file, read again].
@@ -36,10 +36,10 @@ pub(crate) struct ReloadArgs {
     dry_run: bool,
 }
 
-/// Whose rate, and which.
+/// Arguments of `ctl rate`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RateArgs {
-    /// The link, of a gateway that has several.
+    /// The link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
     /// The class, or `link`.
@@ -55,15 +55,15 @@ pub(crate) struct RateArgs {
     dry_run: bool,
 }
 
-/// Which scheduler.
+/// Scheduler to run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchedulerArgs {
-    /// The link, of a gateway that has several.
+    /// The link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     pub(super) link: Option<String>,
     /// The scheduler; see `fairlink schedulers`.
     name: String,
-    /// Go on without what it cannot honour.
+    /// Ignore settings that it does not support.
     #[arg(long)]
     lenient: bool,
     /// Only print what would change.
@@ -71,7 +71,7 @@ pub(crate) struct SchedulerArgs {
     dry_run: bool,
 }
 
-/// Where rates come from.
+/// Source of rates.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Given(Rate),
@@ -81,7 +81,7 @@ enum Source {
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.to_owned(), new.to_owned())),
-        _ => Err("write OLD=NEW, the name of a class that is there now and of one that is there then".to_owned()),
+        _ => Err("write OLD=NEW: the name of a class of the old file and of one of the new file".to_owned()),
     }
 }
 
@@ -118,26 +118,26 @@ pub(super) fn reload(args: &ReloadArgs, path: &Path, link: Option<&str>, out: &m
             }
             comings(&reloaded).iter().try_for_each(|line| out.paragraph(line, 2))?;
             if links.is_empty() && !reloaded.committed {
-                out.line("nothing was changed: this is what would")?;
+                out.line("dry run: nothing was changed")?;
             }
             Ok(())
         }
     }
 }
 
-/// What came, went, or is called otherwise, or would, a line each.
+/// Describes opened, closed and renamed links, one per line; in a dry run, those that would be.
 pub(crate) fn comings(reloaded: &ReloadedLinks) -> Vec<String> {
     let [opens, closes, is_called] = match reloaded.committed {
         true => [
-            "was opened",
-            "ends: what it has queued is sent, and its last statistics stand at the end of the gateway",
-            "is called",
+            "opened",
+            "is closing: queued packets are still sent; its final statistics are printed when the gateway ends",
+            "renamed to",
         ],
-        false => ["would be opened", "would end", "would be called"],
+        false => ["would be opened", "would be closed", "would be renamed to"],
     };
     let mut lines = Vec::new();
     for ReloadedLink { link, was, .. } in &reloaded.links {
-        lines.extend(was.as_ref().map(|was| format!("link {was} {is_called} {link} from now on")));
+        lines.extend(was.as_ref().map(|was| format!("link {was} {is_called} {link}")));
     }
     for LinkChange { link, input, output, why, .. } in &reloaded.closed {
         let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -154,7 +154,7 @@ pub(crate) fn comings(reloaded: &ReloadedLinks) -> Vec<String> {
 pub(super) fn set_rate(args: &RateArgs, path: &Path, link: Option<&str>, out: &mut Out) -> Result<(), CliError> {
     let wanted = |rate| match (args.class.as_str(), args.ceiling) {
         (LINK, false) => Ok(Wanted::LinkRate { rate }),
-        (LINK, true) => Err(CliError::wrong("the link has a rate and no ceiling; leave out --ceiling")),
+        (LINK, true) => Err(CliError::wrong("the link has a rate and no ceiling; remove --ceiling")),
         (class, false) => Ok(Wanted::Guarantee { class: class.to_owned(), rate }),
         (class, true) => Ok(Wanted::Ceiling { class: class.to_owned(), rate }),
     };
@@ -206,7 +206,7 @@ fn ask(path: &Path, link: Option<&str>, wanted: &Wanted, dry_run: bool, out: &mu
     if out.json { out.document(&Document::new(reloaded)) } else { show(&reloaded, out) }
 }
 
-/// Prints the changes made, or those that would be made.
+/// Prints the changes of a reload, or those of a dry run.
 pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
     reloaded.notes.iter().for_each(note);
     let [before, after] = &reloaded.scheduler;
@@ -220,7 +220,7 @@ pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
     if reloaded.guarantees_scaled_by < 1.0 {
         out.paragraph(
             &format!(
-                "the link has less than is guaranteed: all guarantees are multiplied by {:.4}, until it has more",
+                "WARNING: guarantees exceed the link rate: all are multiplied by {:.4} until the rate rises",
                 reloaded.guarantees_scaled_by
             ),
             2,
@@ -229,19 +229,19 @@ pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
     let changed: Vec<&ClassChange> =
         reloaded.classes.iter().filter(|class| class.fate != Fate::Kept || class.before != class.after).collect();
     if !changed.is_empty() {
-        let head = ["class", "", "guarantee", "share while all send", "ceiling"];
+        let head = ["class", "", "guarantee", "share, all busy", "ceiling"];
         out.table(&head, changed.iter().map(|class| row(class)).collect(), 0..0)?;
     }
     let same = reloaded.classes.len() - changed.len();
     if same > 0 {
-        out.paragraph(&format!("{} as before", human::count(same, "class", "classes")), 2)?;
+        out.paragraph(&format!("{} unchanged", human::count(same, "class", "classes")), 2)?;
     }
     let what = match &reloaded.committed {
-        None => "nothing was changed: this is what would".to_owned(),
+        None => "dry run: nothing was changed".to_owned(),
         Some(done) => format!(
-            "change {}: {} queued and kept, {} dropped with their classes, {} that no longer fit; the data thread was held up for {}",
+            "change {}: queued packets: {} kept, {} dropped (class removed), {} dropped (no longer fit); data thread paused for {}",
             done.generation,
-            human::count(done.kept_packets as usize, "packet", "packets"),
+            done.kept_packets,
             done.removed_packets,
             done.dropped_packets,
             human::time(done.took_s)
@@ -252,10 +252,10 @@ pub(crate) fn show(reloaded: &Reloaded, out: &mut Out) -> Result<(), CliError> {
 
 fn row(class: &ClassChange) -> Vec<String> {
     let fate = match (class.fate, &class.moved_to) {
-        (Fate::Kept, _) => "stays".to_owned(),
-        (Fate::Added, _) => "is new".to_owned(),
-        (_, Some(heir)) => format!("goes, its packets to {heir}"),
-        (_, None) => "goes".to_owned(),
+        (Fate::Kept, _) => "kept".to_owned(),
+        (Fate::Added, _) => "new".to_owned(),
+        (_, Some(heir)) => format!("removed, its packets to {heir}"),
+        (_, None) => "removed".to_owned(),
     };
     let both = |of: fn(&Terms) -> Option<u64>| {
         let show = |terms: Option<Terms>| {

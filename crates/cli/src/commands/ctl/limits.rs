@@ -6,10 +6,10 @@ use fairlink_report::{ClassReport, ClassSpan, LimitCause, Span};
 
 use crate::human;
 
-/// So many classes with one limit are named.
+/// Maximum number of names of classes with the same limit.
 const NAMED: usize = 8;
 
-/// A line for each limit that held leaves in `span`; one that says so where none was held.
+/// Returns a line for each limit that applied to leaves in `span`, or one line if none did.
 pub(super) fn lines(classes: &[ClassReport], span: &Span) -> Vec<String> {
     let measured: BTreeMap<&str, &ClassSpan> = span.classes.iter().map(|class| (class.name.as_str(), class)).collect();
     let mut held: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -21,12 +21,12 @@ pub(super) fn lines(classes: &[ClassReport], span: &Span) -> Vec<String> {
         };
         let why = match interval.limit.as_ref().map(|limit| (limit.cause, limit.limited_by.as_deref())) {
             Some((LimitCause::Demand, _)) => continue,
-            Some((LimitCause::Ceiling, _)) => "held by its own ceiling".to_owned(),
-            Some((LimitCause::Parent, by)) => format!("held by its parent {}", by.unwrap_or("-")),
-            Some((LimitCause::Link, _)) => "held by the link".to_owned(),
-            Some((LimitCause::Pool, _)) => "held by its pool".to_owned(),
-            Some((LimitCause::Processor, _)) => "held by the processor, which came late".to_owned(),
-            None => "got less than it asked for, why is not known".to_owned(),
+            Some((LimitCause::Ceiling, _)) => "limited by its own ceiling".to_owned(),
+            Some((LimitCause::Parent, by)) => format!("limited by its parent {}", by.unwrap_or("-")),
+            Some((LimitCause::Link, _)) => "limited by the link".to_owned(),
+            Some((LimitCause::Pool, _)) => "limited by its pool".to_owned(),
+            Some((LimitCause::Processor, _)) => "limited by the processor (late wake-ups)".to_owned(),
+            None => "below its demand, cause unknown".to_owned(),
         };
         held.entry(why).or_default().push(&class.name);
     }
@@ -35,10 +35,10 @@ pub(super) fn lines(classes: &[ClassReport], span: &Span) -> Vec<String> {
         held.iter().map(|(why, classes)| format!("{why}, in the last {span}: {}", named(classes))).collect();
     if lines.is_empty() {
         let measured = if unmeasured.is_empty() { "every class" } else { "every measured class" };
-        lines.push(format!("in the last {span} {measured} got all it asked for"));
+        lines.push(format!("in the last {span} {measured} got its full demand"));
     }
     if !unmeasured.is_empty() {
-        lines.push(format!("not measured, because new since then: {}", named(&unmeasured)));
+        lines.push(format!("not measured (new classes): {}", named(&unmeasured)));
     }
     lines
 }
@@ -92,11 +92,11 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "got less than it asked for, why is not known, in the last 250 ms: f",
-                "held by its own ceiling, in the last 250 ms: b",
-                "held by its parent house, in the last 250 ms: c, d",
-                "held by the link, in the last 250 ms: e",
-                "not measured, because new since then: g",
+                "below its demand, cause unknown, in the last 250 ms: f",
+                "limited by its own ceiling, in the last 250 ms: b",
+                "limited by its parent house, in the last 250 ms: c, d",
+                "limited by the link, in the last 250 ms: e",
+                "not measured (new classes): g",
             ]
         );
     }
@@ -104,10 +104,9 @@ mod tests {
     #[test]
     fn where_no_class_is_held_it_says_so() {
         let content = of(&[("a", limit("demand", None)), ("b", limit("demand", None))]);
-        assert_eq!(content, ["in the last 250 ms every class got all it asked for"]);
+        assert_eq!(content, ["in the last 250 ms every class got its full demand"]);
         let other = of(&[("a", limit("demand", None)), ("b", None)]);
-        let expected =
-            ["in the last 250 ms every measured class got all it asked for", "not measured, because new since then: b"];
+        let expected = ["in the last 250 ms every measured class got its full demand", "not measured (new classes): b"];
         assert_eq!(other, expected);
     }
 
@@ -115,6 +114,6 @@ mod tests {
     fn many_leaves_are_counted() {
         let names: Vec<String> = (0..11).map(|number| format!("n{number}")).collect();
         let leaves: Vec<_> = names.iter().map(|name| (name.as_str(), limit("link", Some("link")))).collect();
-        assert_eq!(of(&leaves), ["held by the link, in the last 250 ms: n0, n1, n2, n3, n4, n5, n6, n7 and 3 more"]);
+        assert_eq!(of(&leaves), ["limited by the link, in the last 250 ms: n0, n1, n2, n3, n4, n5, n6, n7 and 3 more"]);
     }
 }

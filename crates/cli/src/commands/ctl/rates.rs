@@ -8,31 +8,31 @@ use fairlink_report::{ClassReport, ClassSpan, Delay, Limit, LimitCause, Rates};
 
 use crate::human;
 
-/// What of the statistics to show, and on how much room.
+/// Classes to show, and the available space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
-    /// This class alone, with those below it.
+    /// Only this class, with its descendants.
     pub(super) class: Option<String>,
     /// Columns of the terminal.
     pub(super) width: usize,
-    /// Most lines; any number where it is absent.
+    /// Maximum number of lines; unlimited if absent.
     pub(super) lines: Option<usize>,
 }
 
-/// From so many columns of the terminal on there are more columns in the table.
+/// Minimum width of the terminal for more columns.
 const WIDE: usize = 120;
-/// From so many on there is the name of what limits a class, and for how long.
+/// Minimum width for the columns with the limiting class and its duration.
 const WIDEST: usize = 140;
-/// From so many on there are two blanks between two of them.
+/// Minimum width for two spaces between columns.
 const AIRY: usize = 84;
-/// The longest delay is known to 1.6 %: it may be less than what is told by this factor.
+/// Relative error of the longest delay, 1.6 %: it may be smaller than reported by this factor.
 const LONGEST_ERROR: f64 = 1.016;
 /// Classes that are named with a delay above their bound.
 const ABOVE_SHOWN: usize = 3;
-/// A class name has at least so many columns, however narrow the terminal is.
+/// Minimum width of a class name in columns, on any terminal.
 const SHORTEST_NAME: usize = 8;
 
-/// A column of numbers: its title, its width, and what stands in it.
+/// A column of numbers: title, width, and cell.
 type Column<'a> = (&'static str, usize, Box<dyn Fn(&Row<'_>) -> String + 'a>);
 
 /// One line: the link or a class.
@@ -59,7 +59,7 @@ fn delay_bound_s(class: &ClassReport) -> Option<f64> {
     class.bounds.as_ref()?.delay_bound_s
 }
 
-/// The lines: what gateway it is, the table, and what is left out.
+/// Returns the lines: the gateway, the table, and the number of omitted classes.
 pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     let gateway = stats.gateway();
     let span = stats.interval().map_or_else(String::new, |span| format!("; the last {}", human::time(span.seconds())));
@@ -75,19 +75,20 @@ pub(super) fn lines(stats: &GatewayStats, view: &View) -> Vec<String> {
     let mut lines = vec![cut(&head, view.width)];
     let all = chosen(stats, view.class.as_deref());
     let above = above_bounds(stats, &all);
-    // The head, the titles and the link, and a line that says what is missing; lines of delays above their bounds.
+    // Lines for the head, the titles, the link, and omitted classes; and for delays above their bounds.
     let most = view.lines.map_or(usize::MAX, |lines| lines.saturating_sub(4 + above.len()).max(1));
     let shown = fitting(stats, &all, most);
     lines.extend(table(stats, &shown, view.width));
     if shown.len() < all.len() {
         let more = human::count(all.len() - shown.len(), "class more", "classes more");
-        lines.push(cut(&format!("{more}: a taller window, or --class NAME"), view.width));
+        lines.push(cut(&format!("{more}: enlarge the window, or pass --class NAME"), view.width));
     }
     lines.extend(above.iter().map(|line| cut(line, view.width)));
     lines
 }
 
-/// A line for each class of which a packet took longer than its bound, and one that says whether the processor was late.
+/// A line for each class of which a packet took longer than its bound, and one that says whether the processor was
+/// late.
 fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
     let measured = measured(stats);
     let above = |&(index, _): &(usize, usize)| {
@@ -95,7 +96,7 @@ fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
         let (longest, bound) = (measured.get(class.name.as_str())?.delay_s?.max?, delay_bound_s(class)?);
         (longest / LONGEST_ERROR > bound).then(|| {
             let (longest, bound) = (human::time(longest), human::time(human::up(bound)));
-            format!("! {}: a packet took {longest}, bound {bound}", class.name)
+            format!("! {}: maximum delay {longest}, bound {bound}", class.name)
         })
     };
     let mut lines: Vec<String> = all.iter().filter_map(above).collect();
@@ -116,8 +117,8 @@ fn above_bounds(stats: &GatewayStats, all: &[(usize, usize)]) -> Vec<String> {
             human::time(forfeited_s),
             human::count(pauses as usize, "pause", "pauses")
         ),
-        (false, true) => "! no link time was lost: the processor was not late beyond --catch-up; the class exceeded its traffic, or its queue kept packets".to_owned(),
-        (false, false) => "! the gateway does not say whether its processor was late".to_owned(),
+        (false, true) => "! no link time was lost (no wake-up later than --catch-up): the class exceeded its burst or rate, or its queue was not empty".to_owned(),
+        (false, false) => "! this gateway does not report late wake-ups".to_owned(),
     });
     lines
 }
@@ -145,7 +146,7 @@ fn chosen(stats: &GatewayStats, class: Option<&str>) -> Vec<(usize, usize)> {
     chosen
 }
 
-/// Of these classes as many upper levels as fit; where not even the first does, those of it that ask for most.
+/// Returns the upper levels of these classes that fit; if not even the first does, its classes with the largest demand.
 fn fitting(stats: &GatewayStats, all: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
     if all.len() <= most {
         return all.to_vec();
@@ -258,7 +259,8 @@ fn columns(unit: &'static str, size: f64, width: usize) -> Vec<Column<'static>> 
     columns
 }
 
-/// Returns the limit of a class and how long it has lasted, in 16 columns: the name of the class above it, else the kind of limit.
+/// Returns the limit of a class and how long it has lasted, in 16 columns: the name of the class above it, else the
+/// kind of limit.
 fn limited_by(limited: &Limit) -> String {
     let by = match (&limited.limited_by, limited.cause) {
         (Some(parent), LimitCause::Parent) => parent,
@@ -282,7 +284,7 @@ fn packets(number: u64) -> String {
     }
 }
 
-/// At most so many columns of `text`.
+/// Truncates `text` to this number of columns.
 fn cut(text: &str, width: usize) -> String {
     truncate_str(text, width, "…").into_owned()
 }

@@ -1,4 +1,4 @@
-//! `fairlink ctl stats`: what a running gateway has counted, or what happened within an interval.
+//! `fairlink ctl stats`: counters of a running gateway, or of an interval.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,28 +16,28 @@ use crate::gateway_stats::{Classes, MOST, document, show};
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
-/// Of what, and since when.
+/// Gateway and interval.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Also what happens within this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class. Else 250 ms are
-    /// measured, for what limits each class; `--interval 0s` answers at once, without limits.
+    /// Measure for this time, such as 1s: rate, fluid ideal, share of the guarantee and delays of each class. By
+    /// default 250 ms are measured, for the limit of each class; `--interval 0s` answers at once, without limits.
     #[arg(long, value_name = "TIME", value_parser = interval_or_none)]
     interval: Option<Nanos>,
-    /// This link alone, of a gateway that has several.
+    /// Only this link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// All classes. Else, of more than 64 classes, those that received most. JSON always has all.
+    /// All classes. By default, of more than 64 classes, those that received most. JSON always has all.
     #[arg(long)]
     all: bool,
 }
 
-/// What is measured for the limits of classes where nobody asks for a time: as long as a person waits gladly, and long beside bursts.
+/// Default measuring interval for the limits of classes: a short wait, but long compared with bursts.
 const GLANCE: Duration = Duration::from_millis(250);
 /// The shortest interval.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 /// The longest, for which the gateway keeps a connection.
 const LONGEST: Nanos = Nanos::from_millis(3_600_000);
-/// How often it is looked whether to end.
+/// Interval of polling for the end.
 const NAP: Duration = Duration::from_millis(50);
 
 /// A time between two statistics.
@@ -83,11 +83,12 @@ pub(super) fn of_links(
     names.iter().map(|name| watch.stats(Some(name), next)).collect()
 }
 
-/// Why there are no limits where nothing is measured over a time.
-const NO_LIMITS: &str = "what limits a class is known over a time only: without `--interval 0s`, `fairlink ctl stats` measures limit, limited_by and limited_for_s";
+/// Reason for missing limits without a measuring interval.
+const NO_LIMITS: &str = "limit, limited_by and limited_for_s need a measuring interval: omit `--interval 0s`";
 
-/// Why there are no limits where the gateway closed the connection meanwhile.
-const CUT_OFF: &str = "what limits a class was not measured: the gateway closed the connection meanwhile, because too many ask at once or it ends";
+/// Reason for missing limits if the gateway closed the connection meanwhile.
+const CUT_OFF: &str =
+    "limits of classes were not measured: the gateway closed the connection (too many clients, or it is ending)";
 
 fn note_each(stats: &mut [GatewayStats], note: &str) {
     stats.iter_mut().for_each(|stats| stats.0.notes.push(note.to_owned()));
@@ -105,7 +106,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
         pause(span, &stop);
         match of_links(&mut watch, args.link.as_deref(), next) {
             Ok(later) => stats = later,
-            // Where many ask at once, whoever is silent between two questions gives way. The first answer is whole.
+            // With many clients, one that is silent between two requests is disconnected. The first answer is complete.
             Err(_) if args.interval.is_none() => note_each(&mut stats, CUT_OFF),
             Err(error) => return Err(unanswered(error)),
         }
@@ -121,7 +122,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
         }
         let classes = if args.all { Classes::All } else { Classes::Busiest };
         show(stats, classes, out)?;
-        // Rates of so short a time are for whoever asks for them.
+        // Rates of so short an interval are omitted unless requested.
         if args.interval.is_none_or(|interval| interval == Nanos::ZERO) {
             let limits = stats.interval().map_or_else(Vec::new, |span| limits::lines(&stats.classes, span));
             limits.iter().try_for_each(|line| out.paragraph(line, 2))?;

@@ -1,4 +1,4 @@
-//! `fairlink ctl trace`: what passes a running gateway, in a file.
+//! `fairlink ctl trace`: records the packets of a running gateway in a file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
-/// What to write where, and until when.
+/// File, and limits of the recording.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file, which is written over: a capture where its name ends with .pcapng, a table where it ends with .csv.
+    /// The file, which is overwritten: a capture (.pcapng) or a table (.csv).
     file: PathBuf,
-    /// End after so many packets.
+    /// End after this number of packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
     /// End after this time, such as 10s.
@@ -33,14 +33,14 @@ pub(crate) struct Args {
     /// End when the file has this size.
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = file_size)]
     size: u64,
-    /// Keep so many bytes of each packet in a capture [default: all]. Its length is kept in any case; to replay such a capture takes
-    /// accept = ["cut"].
+    /// Keep this number of bytes of each packet in a capture [default: all]. Its length is kept in any case; to replay
+    /// such a capture, set accept = ["cut"].
     #[arg(long, value_name = "SIZE", value_parser = snap)]
     snap: Option<u32>,
 }
 
 impl Args {
-    /// What the file is written as.
+    /// Format of the file.
     pub(super) fn format(&self) -> Result<RecordingFormat, CliError> {
         RecordingFormat::from_path(&self.file).map_err(|why| CliError::wrong(format!("{}: {why}", self.file.display())))
     }
@@ -48,27 +48,27 @@ impl Args {
 
 fn time(text: &str) -> Result<Nanos, String> {
     match args::time(text)? {
-        Nanos::ZERO => Err("nothing passes in no time; write at least 1ms".to_owned()),
+        Nanos::ZERO => Err("0 is too short; write at least 1ms".to_owned()),
         time => Ok(time),
     }
 }
 
 fn file_size(text: &str) -> Result<u64, String> {
     match args::size(text, u64::MAX)? {
-        0 => Err("a file of 0 B holds nothing; write at least 1kB".to_owned()),
+        0 => Err("0 B is too small for a file; write at least 1kB".to_owned()),
         size => Ok(size),
     }
 }
 
 fn snap(text: &str) -> Result<u32, String> {
     match args::size(text, 1 << 17)? {
-        // The header of a frame is what a match needs first.
-        size @ 0..14 => Err(format!("{size} B are less than the header of a frame; write at least 14B")),
+        // A match needs at least the Ethernet header.
+        size @ 0..14 => Err(format!("{size} B is shorter than the header of a frame; write at least 14B")),
         size => Ok(size as u32),
     }
 }
 
-/// What `--json` prints.
+/// The document of `--json`.
 #[derive(JsonSchema, Serialize)]
 pub(crate) struct TraceDoc<'a> {
     file: &'a Path,
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
         Err(RecordingError::Control(error)) => return Err(unanswered(error)),
         Err(RecordingError::File(error)) => {
             return Err(CliError::Failed(anyhow!(
-                "cannot write {place}: {error}; the trace ended there, and the file ends within a packet"
+                "cannot write {place}: {error}; recording stopped, and the file ends within a packet"
             )));
         }
         Err(error @ RecordingError::Cut { .. }) => return Err(CliError::failed(error)),
@@ -130,27 +130,27 @@ pub(super) fn run(args: &Args, format: RecordingFormat, socket: &Path, out: &mut
     out.paragraph(&format!("{place}: {count}, {dropped} of them dropped, {}", human::size(bytes as f64)), 2)
 }
 
-/// What is not as one would expect.
+/// Prints missing and disordered packets, and an unexpected end.
 fn tell(recorded: &Recorded) {
     let Recorded { late, missed, unfinished, .. } = *recorded;
     let packets = |count: u64| human::count(count as usize, "packet", "packets");
     match recorded.ended {
-        Ended::Gateway => note("the gateway has ended"),
-        Ended::Bytes => note("ended at the size of the file (--size)"),
+        Ended::Gateway => note("recording ended: the gateway has ended"),
+        Ended::Bytes => note("recording ended: the file has reached --size"),
         Ended::Asked | Ended::Packets | Ended::Duration => {}
     }
     if missed > 0 {
         note(format!(
-            "{} missing: they came faster than they were written; keep fewer bytes (--snap 64B) or write a .csv",
+            "{} missing: the writer was too slow; record fewer bytes (--snap 64B) or a .csv",
             packets(missed)
         ));
     }
     if unfinished > 0 {
-        note(format!("{} missing: still queued a second after the end", packets(unfinished)));
+        note(format!("{} missing: still queued 1 s after the end", packets(unfinished)));
     }
     if late > 0 {
         note(format!(
-            "{} behind later ones, after which they left: replay it with accept = [\"unsorted\"]",
+            "{} out of order (sent after later arrivals): replay with accept = [\"unsorted\"]",
             packets(late)
         ));
     }

@@ -1,7 +1,7 @@
 //! `fairlink ctl watch`: rates, ideals and delays of a running gateway, again and again.
 //!
-//! One thread asks the gateway; this one draws, looks for Ctrl-C, and sees to it that the terminal is as it was in the end. So a gateway that
-//! does not answer holds up neither.
+//! One thread asks the gateway; this one draws, looks for Ctrl-C, and sees to it that the terminal is as it was in the
+//! end. So a gateway that does not answer holds up neither.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,24 +22,24 @@ use crate::gateway_stats::document;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
-/// What to show, how often, and how many times.
+/// Classes, interval and number of tables.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The time between two tables, which is what they are about.
+    /// Interval of the tables and of their rates.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
-    /// End after so many.
+    /// End after this number of tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// This link alone, of a gateway that has several.
+    /// Only this link, of a gateway with several links.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// This class alone, with those below it.
+    /// Only this class, with its descendants.
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 }
 
-/// How often it is looked for Ctrl-C and for another size of the terminal.
+/// Interval of polling for Ctrl-C and a new size of the terminal.
 const NAP: Duration = Duration::from_millis(50);
 
 /// The statistics of all links, or why there are none.
@@ -55,9 +55,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
     if let Some(name) = &args.class
         && !first.iter().flat_map(|stats| &stats.classes).any(|class| class.name == *name)
     {
-        return Err(CliError::wrong(format!(
-            "--class: the gateway has no class {name:?}; without --class all are shown"
-        )));
+        return Err(CliError::wrong(format!("--class: the gateway has no class {name:?}; omit --class to show all")));
     }
     let (news, from) = sync_channel(1);
     let asking = Asking { socket: socket.to_owned(), link: args.link.clone(), span, stop: Arc::clone(&stop), news };
@@ -80,7 +78,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
         });
     }
     let last = on_screen(args, first, &from, &stop)?;
-    // What was asked for by number stays to be read.
+    // A limited number of tables stays on the screen.
     if args.count.is_some() {
         last.iter().try_for_each(|line| out.line(line))?;
     }
@@ -107,7 +105,7 @@ fn tell(
             }
             Ok(Err(error)) => {
                 if !std::mem::replace(&mut silent, true) {
-                    note(format!("{error}; trying again"));
+                    note(format!("{error}; retrying"));
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -117,7 +115,7 @@ fn tell(
     Ok(())
 }
 
-/// Whoever asks the gateway.
+/// The thread that queries the gateway.
 struct Asking {
     socket: PathBuf,
     link: Option<String>,
@@ -127,7 +125,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Asks again and again, and connects again where the gateway has gone.
+    /// Queries at intervals, and reconnects if the gateway has gone.
     fn run(self, watch: Watch) {
         let mut watch = Some(watch);
         let mut due = Instant::now() + self.span;
@@ -176,7 +174,7 @@ fn on_screen(
                 left -= u64::from(new.iter().all(|stats| stats.interval().is_some()));
                 (links, trouble, drawn_for) = (new, None, None);
             }
-            Ok(Err(error)) => (trouble, drawn_for) = (Some(format!("{error}; trying again")), None),
+            Ok(Err(error)) => (trouble, drawn_for) = (Some(format!("{error}; retrying")), None),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -186,7 +184,7 @@ fn on_screen(
     Ok(links.iter().flat_map(|stats| rates::lines(stats, &view)).collect())
 }
 
-/// What stands on a terminal of so many lines and columns.
+/// Formats a page for a terminal of this size.
 fn page(args: &Args, links: &[GatewayStats], trouble: Option<&str>, (rows, columns): (u16, u16)) -> Vec<String> {
     let (rows, columns) = (usize::from(rows).max(1), usize::from(columns).max(20));
     let head = trouble.map(|trouble| console::truncate_str(trouble, columns, "…").into_owned());
@@ -214,7 +212,7 @@ impl Screen {
         Ok(Self(term))
     }
 
-    /// Lines in place of all that stands there. Nothing is cleared before it is written over, so that it does not flicker.
+    /// Draws lines over the previous ones. Nothing is cleared before it is overwritten, to avoid flicker.
     fn draw(&mut self, lines: &[String], (rows, _): (u16, u16)) -> Result<(), CliError> {
         let mut text = String::from("\x1b[H");
         for (at, line) in lines.iter().enumerate() {
@@ -235,7 +233,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Where the terminal has gone there is nobody to be told.
+        // Errors of a closed terminal are ignored.
         let _ = self.0.write_all(b"\x1b[?25h\x1b[?1049l");
         let _ = self.0.flush();
     }

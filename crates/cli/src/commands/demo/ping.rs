@@ -20,16 +20,16 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, note};
 
-/// What the line carries up: that of the home tutorial.
+/// Upstream rate of the line, as in the home tutorial.
 const LINE_BPS: u64 = 20_000_000;
 /// The scheduler of the home's link, where none is named.
 const SCHEDULER: &str = "hls";
-/// The link before there are classes: one queue for all, which drops what it has no room for.
+/// The link without classes: one queue for all traffic, which drops when full.
 const ONE_QUEUE: &str = "one queue";
 /// The link with the classes of a home.
 const HOME: &str = "home";
 
-/// A run and what the link was.
+/// A run and its link.
 #[derive(Debug, JsonSchema, Serialize)]
 struct Measured {
     /// [`ONE_QUEUE`] or [`HOME`].

@@ -1,4 +1,4 @@
-//! What the demo shows: live rates while it runs on a terminal, and the outcome.
+//! Output of the demo: live rates on a terminal, and the outcome.
 
 #[cfg(target_os = "linux")]
 use fairlink_core::ClassId;
@@ -15,11 +15,11 @@ use crate::failure::CliError;
 use crate::out::Out;
 use crate::out::picture::{Bar, draw};
 
-/// What makes the shares of the kernel's HTB differ from the ideal.
+/// Explains why the shares of kernel HTB differ from the ideal.
 const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The kernel's also passes over a class at times while that \
                               class lends: scripts/oracle-htb, docs/traffic.md.";
 
-/// How far a run has come, and what every class gets right now; redrawn in place.
+/// Draws progress and current rates of the classes in place.
 #[cfg(target_os = "linux")]
 pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) -> Result<(), CliError> {
     let names: Vec<String> = progress.classes.iter().map(|rate| plan.name(rate.class)).collect();
@@ -54,7 +54,7 @@ fn title(scheduler: &str) -> &str {
     if scheduler == KERNEL_HTB { "the kernel's HTB" } else { scheduler }
 }
 
-/// What each class got under each of the schedulers that were played, as SVG.
+/// Draws the rates of classes under each scheduler as SVG.
 pub(super) fn drawing(outcome: &DemoOutcome) -> String {
     let runs = &outcome.experiments;
     let Some(first) = runs.first() else { return beside::svg("nothing was played", &[], &[]) };

@@ -1,4 +1,5 @@
-//! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did not.
+//! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did
+//! not.
 
 use fairlink_lab::measure::{TOLERANCE, relative};
 use fairlink_report::{ClassSpan, Span};
@@ -6,14 +7,14 @@ use fairlink_testbed::{DemoRun, KERNEL_HTB};
 
 use crate::human;
 
-/// What was seen. `None` where nothing was measured.
+/// Summarises the runs. `None` if nothing was measured.
 pub(super) fn closing(runs: &[DemoRun]) -> Option<String> {
     let parts: Vec<_> = runs.iter().filter_map(said).collect();
     (!parts.is_empty()).then(|| format!("Seen: {}.", parts.join("; ")))
 }
 
-/// What is said of one run. Each phase is judged by itself, and by the same rules whoever played: wherever the link was not full and
-/// the shares were right all the same, the machine is to blame, and not the scheduler.
+/// Summarises one run. Each phase is judged separately, by the same rules for every player: if the link was not full
+/// and the shares were right nevertheless, the machine is to blame, and not the scheduler.
 fn said(run: &DemoRun) -> Option<String> {
     let judged: Vec<(&Span, Judgement)> =
         run.phases.iter().filter_map(|phase| Some((phase, judge(phase, run.link_bps)?))).collect();
@@ -58,7 +59,7 @@ fn said(run: &DemoRun) -> Option<String> {
     Some(text)
 }
 
-/// What one phase shows.
+/// Judgement of one phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Judgement {
     /// Every class got its ideal rate, this far off at most.
@@ -70,17 +71,17 @@ enum Judgement {
     Starved {
         /// The part of the ideal total that was sent.
         used: f64,
-        /// How far a share of it was from the ideal one at most.
+        /// Maximum deviation of a share from the ideal.
         uneven: f64,
     },
     /// Classes got other shares than they should.
     Missed {
-        /// How far one was from its ideal at most.
+        /// Maximum deviation of a rate from its ideal.
         off: f64,
     },
 }
 
-/// Judges a phase; `None` where nothing should be sent and nothing was.
+/// Judges a phase; `None` if nothing should be sent and nothing was.
 fn judge(phase: &Span, link_bps: f64) -> Option<Judgement> {
     let off = |rate: &ClassSpan| relative(rate.rates.rate(), rate.rates.fair(), link_bps);
     let off = phase.classes.iter().map(off).fold(0.0, f64::max);

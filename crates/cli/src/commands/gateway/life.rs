@@ -1,4 +1,4 @@
-//! The life of a gateway: what passes while it does not run, whose place it takes, what it waits for, and who watches it.
+//! Life cycle of a gateway: forwarding while it is not running, take-over, waiting for interfaces, and the watchdog.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,18 @@ use crate::human;
 use crate::log;
 use crate::out::note;
 
-/// How often an interface that is not there at the start is looked for.
+/// Interval of polling for a missing interface at the start.
 const NAP: Duration = Duration::from_millis(100);
-/// How long the gateway whose place is taken may keep its control socket and its port for metrics.
+/// Time for a replaced gateway to release its control socket and metrics port.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What passes while the gateway does not run, and what it waits for.
+/// Behaviour without a running gateway, and conditions to wait for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Life {
-    /// The kernel forwards frames, unshaped, while the gateway does not run: auto (where possible), require, never.
+    /// The kernel forwards frames, unshaped, while the gateway is not running: auto (if possible), require, never.
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
     fail_open: FailOpen,
-    /// Nothing passes while the gateway does not run; the same as --fail-open never.
+    /// No frame passes while the gateway is not running; the same as --fail-open never.
     #[arg(long)]
     no_fail_open: bool,
     /// Replace a gateway that runs on the same interfaces; it ends. No frame is lost if both fail open.
@@ -44,8 +44,8 @@ pub(crate) struct Life {
     /// Report a stall when queued frames make no progress for this long [default: 500ms].
     #[arg(long, value_name = "TIME", value_parser = time)]
     stall_after: Option<Nanos>,
-    /// Do not start: remove the programs and rules that a gateway with fail-open left on these interfaces, so that no frame passes, and the
-    /// cable that a killed gateway with --egress left.
+    /// Do not start: remove the programs and rules that a gateway with fail-open left on these interfaces, so that no
+    /// frame passes, and the cable that a killed gateway with --egress left.
     #[arg(long, value_name = "IF", num_args = 1..)]
     close: Vec<String>,
 }
@@ -60,19 +60,19 @@ impl Life {
         !self.close.is_empty()
     }
 
-    /// Takes away what was left.
+    /// Removes the remains of gateways.
     pub(super) fn close(&self) -> Result<(), CliError> {
         let names = || self.close.iter().map(String::as_str);
         let closed = close_wires(names()).map_err(CliError::wrong)?;
         let removed = remove_cables(names()).map_err(CliError::wrong)?;
         if !closed.is_empty() {
-            note(format!("the kernel passes no more frames that {} receives", closed.join(" or ")));
+            note(format!("the kernel no longer forwards frames received on {}", closed.join(" or ")));
         }
         if !removed.is_empty() {
-            note(format!("removed the cable for what this host sends by {}", removed.join(" and by ")));
+            note(format!("removed the virtual cable for traffic sent on {}", removed.join(" and ")));
         }
         if closed.is_empty() && removed.is_empty() {
-            note("no gateway has left anything there");
+            note("nothing to remove: no gateway left anything on these interfaces");
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Life {
         config.stall_after = self.stall_after.unwrap_or(config.stall_after);
     }
 
-    /// Opens the gateway, as soon as its interfaces are there where that is to be waited for.
+    /// Opens the gateway; if requested, waits for missing interfaces.
     pub(super) fn open(&self, config: GatewayConfig, stop: &AtomicBool) -> Result<Gateway, CliError> {
         let mut told = false;
         loop {
@@ -105,7 +105,7 @@ impl Life {
         }
     }
 
-    /// What `start` starts. Where another gateway's place is taken, it is tried until that one has ended.
+    /// Calls `start`. If this gateway replaces another, retries until the other has ended.
     pub(super) fn patiently<T, E>(&self, start: impl Fn() -> Result<T, E>) -> Result<T, E> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -116,7 +116,7 @@ impl Life {
         }
     }
 
-    /// Serves the control socket at `path`. Where another gateway's place is taken, as soon as that one has freed it.
+    /// Serves the control socket at `path`; if this gateway replaces another, as soon as that one has released it.
     pub(super) fn control(&self, path: &Path, access: Access, links: &Links) -> Result<Desk, CliError> {
         match Control::start_for(path, access, links.clone()) {
             Err(ControlError::InUse { .. }) if self.take_over => {
@@ -136,12 +136,12 @@ pub(super) struct Desk {
     path: PathBuf,
     access: Access,
     control: Option<Control>,
-    /// How long it is tried again; `None` when that is over.
+    /// End of the retries; `None` after it.
     until: Option<Instant>,
 }
 
 impl Desk {
-    /// Tries again where there is none yet.
+    /// Retries if there is no socket yet.
     pub(super) fn look(&mut self, links: &Links) {
         let Some(until) = self.until else { return };
         match Control::start_for(&self.path, self.access, links.clone()) {
@@ -155,7 +155,7 @@ impl Desk {
     }
 }
 
-/// What moves frames at its interfaces, in words.
+/// Describes the backends of the interfaces.
 pub(super) fn backends(gateway: &Gateway) -> String {
     let told = gateway.interfaces().into_iter().map(|InterfaceStats { name, backend, zero_copy }| {
         let how = match (backend.as_str(), zero_copy) {
@@ -165,10 +165,10 @@ pub(super) fn backends(gateway: &Gateway) -> String {
         };
         format!("{name} by {backend}{how}")
     });
-    format!("frames move at {}", told.collect::<Vec<_>>().join(", at "))
+    format!("backends: {}", told.collect::<Vec<_>>().join(", "))
 }
 
-/// How a gateway was configured, in words.
+/// Describes the configuration of a gateway.
 pub(super) fn details(config: &GatewayConfig) -> String {
     format!(
         "scheduler {}, {}, {}, pacing {}, data thread on processor {:?}",
@@ -180,24 +180,25 @@ pub(super) fn details(config: &GatewayConfig) -> String {
     )
 }
 
-/// What passes while the gateway does not run, in words.
+/// Describes the forwarding while the gateway is not running.
 pub(super) fn fail_open(gateway: &Gateway, own_traffic: bool) -> String {
     match &gateway.fail_open().by {
         Some(by) if own_traffic => {
-            format!("takes what this host sends by {by}; while this does not run, it goes out unshaped")
+            format!(
+                "shapes traffic that this host sends (by {by}); while the gateway is not running, it leaves unshaped"
+            )
         }
         Some(by) => format!(
-            "fails open (by {by}): while this does not run, the kernel passes frames unshaped, also after a clean end; `fairlink \
-             gateway --close IF IF` takes that away"
+            "fail-open (by {by}): while the gateway is not running, also after a clean end, the kernel forwards frames unshaped; `fairlink gateway --close IF IF` undoes this"
         ),
-        None => "does not fail open: while this does not run, nothing passes".to_owned(),
+        None => "not fail-open: while the gateway is not running, no frame passes".to_owned(),
     }
 }
 
-/// Watches these gateways for whoever has started the process.
+/// Monitors these gateways for the service manager.
 pub(super) fn watchdog(gateways: Vec<(String, Vitals)>) -> Watchdog {
     let service = Service::from_environment().unwrap_or_else(|error| {
-        let text = format!("the service manager at NOTIFY_SOCKET cannot be told anything: {error}");
+        let text = format!("cannot notify the service manager at NOTIFY_SOCKET: {error}");
         log::write(&LogEvent::warn(text));
         Service::default()
     });

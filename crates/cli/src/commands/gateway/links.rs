@@ -1,4 +1,4 @@
-//! The links that a gateway serves: from files and flags to what each of them is to do.
+//! The links of a gateway: from files and flags to configurations.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::failure::CliError;
 use crate::link::reach_warning;
 use crate::log;
 
-/// Which files, and between which interfaces.
+/// Files and interfaces.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LinkArgs {
     /// The link files. A file may hold several links, each with its interfaces.
@@ -22,7 +22,8 @@ pub(crate) struct LinkArgs {
     /// Output interface of the shaped direction: the link [default: the one that the file names].
     #[arg(long = "out", value_name = "IF", requires = "input")]
     output: Option<String>,
-    /// Shape the traffic that this machine sends and routes by IF. IF keeps its addresses; received traffic is not affected.
+    /// Shape the traffic that this machine sends and routes by IF. IF keeps its addresses; received traffic is not
+    /// affected.
     #[arg(long, value_name = "IF", conflicts_with_all = ["input", "output", "reverse", "no_reverse"])]
     egress: Option<String>,
     /// Also shape the other direction, from --out to --in, by this file.
@@ -36,9 +37,9 @@ pub(crate) struct LinkArgs {
 /// Why links cannot be served.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// What is wrong with a file, with its places.
+    /// Errors of a file, with places.
     File(Problems),
-    /// What is wrong with all together.
+    /// Conflict between links.
     Together(String),
 }
 
@@ -86,7 +87,7 @@ impl LinkArgs {
         Ok(Read { links, back, again: false })
     }
 
-    /// What each link is to do. `apply` brings in what is the same for all.
+    /// Makes the configuration of each link. `apply` sets options common to all.
     pub(super) fn arrange(
         &self,
         read: Read,
@@ -99,7 +100,7 @@ impl LinkArgs {
         if let (Some(input), Some(output), false) = (&self.input, &self.output, all_named) {
             if links.len() > 1 {
                 return Err(Wrong::Together(format!(
-                    "--in and --out are for one link, and there are {}; name the interfaces in the files: in = \"IF\", out = \"IF\"",
+                    "--in and --out need a single link, and there are {}; name the interfaces in the files: in = \"IF\", out = \"IF\"",
                     links.len()
                 )));
             }
@@ -120,7 +121,7 @@ impl LinkArgs {
         if let Some(egress) = &self.egress {
             if links.len() > 1 {
                 return Err(Wrong::Together(format!(
-                    "--egress is for one link, and there are {}; name the interfaces in the files: egress = \"IF\"",
+                    "--egress needs a single link, and there are {}; name the interfaces in the files: egress = \"IF\"",
                     links.len()
                 )));
             }
@@ -136,8 +137,7 @@ impl LinkArgs {
                 _ => {
                     let file = link.source().name();
                     return Err(Wrong::Together(format!(
-                        "{file}: no interfaces; give --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]; for what \
-                         this machine itself sends, give --egress IF, or write egress = \"IF\""
+                        "{file}: no interfaces; pass --in IF and --out IF, or write in = \"IF\" and out = \"IF\" in [link]; for traffic that this machine itself sends, pass --egress IF, or write egress = \"IF\""
                     )));
                 }
             };
@@ -175,7 +175,7 @@ impl Files {
         Self { files: args.files.clone(), back: args.reverse.clone() }
     }
 
-    /// The links of all files. `text` stands for the file of its name, or for all of them where none has it.
+    /// Reads the links of all files. `text` replaces the file of its name, or all files if none has it.
     pub(super) fn read(&self, text: Option<&(String, String)>, options: &ReadOptions<'_>) -> Result<Read, Wrong> {
         let given = |file: &Path| text.filter(|(name, _)| is_same(file, Path::new(name)));
         let read = |file: &Path| -> Result<Vec<LinkFile>, Wrong> {
@@ -184,13 +184,13 @@ impl Files {
                 None => LinkFile::read_all(file, options)?,
             };
             for link in &mut links {
-                // It is said of a file that was found sound; one that cannot be judged says so elsewhere.
+                // Warnings of valid files; errors are reported elsewhere.
                 link.warnings.extend(share_warnings(link).unwrap_or_default());
                 link.warnings.extend(reach_warning(link));
             }
             Ok(links)
         };
-        // Whoever reads them at the start may end for want of memory; who runs already may not.
+        // At the start a process may end for lack of memory; a running gateway must not.
         let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
         let bytes: u64 = text.map_or(0, |(_, text)| text.len() as u64)
             + self.files.iter().chain(&self.back).map(length).sum::<u64>();
@@ -208,7 +208,7 @@ impl Files {
         Ok(Read { links, back, again: true })
     }
 
-    /// From now on `name` stands for all files, unless it is one of them.
+    /// Replaces all files by `name`, unless it is one of them.
     pub(super) fn taken(&mut self, name: &str) {
         if !self.has(name) {
             self.files = vec![PathBuf::from(name)];
@@ -228,7 +228,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// A direction that one link shares is not forwarded by another beside it. No direction is shared twice, and no name is given twice.
+/// A direction that one link shares is not forwarded by another beside it. No direction is shared twice, and no name is
+/// given twice.
 fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String> {
     let ways: Vec<(String, String)> =
         configs.iter().map(|config| (config.input.clone(), config.output.clone())).collect();
@@ -236,9 +237,9 @@ fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String>
         if ways[..place].iter().any(|(other, _)| other == input) {
             let what = match configs[place].own_traffic {
                 true => configs[place].way(),
-                false => format!("what {input} receives"),
+                false => format!("frames received on {input}"),
             };
-            return Err(format!("two links take {what}; each frame can go one way only"));
+            return Err(format!("two links take {what}; each frame can use only one link"));
         }
         let config = &mut configs[place];
         config.reverse &= !ways.iter().any(|(from, _)| from == output);
@@ -251,8 +252,7 @@ fn settle(mut configs: Vec<GatewayConfig>) -> Result<Vec<GatewayConfig>, String>
         let both = |other: &&GatewayConfig| other.reverse && configs[place].reverse && other.output == ways[place].1;
         if let Some(other) = configs[..place].iter().find(both) {
             return Err(format!(
-                "links {} and {name} would both forward what {} receives; each frame can go one way only: give that direction a link of \
-                 its own (in = \"{}\"), or none (--no-reverse)",
+                "links {} and {name} would both forward frames received on {}; each frame can use only one link: give that direction its own link (in = \"{}\"), or none (--no-reverse)",
                 other.link_name(),
                 other.output,
                 other.output

@@ -16,7 +16,7 @@ use crate::out::{Out, note};
 
 /// The instance unit: a link for each instance, with its file and its options below /etc/fairlink.
 const INSTANCE: &str = include_str!("../../../../../packaging/systemd/fairlink-gateway@.service");
-/// Where the unit shows other files than there are, or none.
+/// Directories that the unit hides or replaces.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 
@@ -49,12 +49,13 @@ struct CommandLine {
     words: Vec<String>,
     /// Those that are paths.
     paths: Vec<String>,
-    /// Where the control socket is.
+    /// Path of the control socket.
     control: Option<String>,
 }
 
 impl CommandLine {
-    /// What `args` are to the command `known`, without what is not for the service. `args` were taken already.
+    /// Parses `args` for the command `known`, without arguments that do not apply to the service. `args` are already
+    /// valid.
     fn new(known: &Command, args: impl Iterator<Item = OsString>, dir: &Path) -> Result<Self, CliError> {
         let mut line = Self::default();
         let mut args = args.skip_while(|arg| arg != "gateway").skip(1);
@@ -103,12 +104,10 @@ impl CommandLine {
     }
 }
 
-/// What can stand in a unit: text in one line.
+/// Returns a word that a unit can contain: text in one line.
 fn text(word: OsString) -> Result<String, CliError> {
     let wrong = |word: &str| {
-        CliError::wrong(format!(
-            "{word:?} cannot stand in a unit of systemd, which is lines of UTF-8; name it otherwise"
-        ))
+        CliError::wrong(format!("{word:?} cannot be written into a systemd unit (lines of UTF-8 text); rename it"))
     };
     let word = word.into_string().map_err(|word| wrong(&word.to_string_lossy()))?;
     if word.chars().any(char::is_control) { Err(wrong(&word)) } else { Ok(word) }
@@ -165,17 +164,17 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
     }
     if as_root {
         note(
-            "note: the service runs as root (DynamicUser=no), with few capabilities: another user could not open all its files",
+            "note: the service runs as root (DynamicUser=no) with few capabilities, because another user cannot open all its files",
         );
     }
     if let Some(path) = in_home {
         note(format!(
-            "note: {path} lies where people have their files, so the service may read these (ProtectHome=read-only)"
+            "note: {path} is in a home directory, so the service may read home directories (ProtectHome=read-only)"
         ));
     }
     if let Some(path) = in_scratch {
         note(format!(
-            "note: {path} lies where files are removed by themselves, and the service sees others' there (PrivateTmp=no)"
+            "note: {path} is in a temporary directory, whose files may be deleted; the service shares that directory (PrivateTmp=no)"
         ));
     }
     unit
@@ -186,7 +185,7 @@ fn quoted(word: &str) -> String {
     setting(&word.replace('$', "$$"))
 }
 
-/// A word of another setting: specifiers are doubled, and what else has a meaning stands in quotes.
+/// Quotes a word for another setting: specifiers are doubled, and special characters are quoted.
 fn setting(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_@+=:,./-%$".contains(letter);
     let doubled = word.replace('%', "%%");

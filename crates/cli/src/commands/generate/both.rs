@@ -1,5 +1,5 @@
-//! `fairlink generate --receive`: one command sends and measures what arrives, as the HTB text's program does over a crossover cable or a card that is
-//! looped back.
+//! `fairlink generate --receive`: one command sends and measures the received traffic, like the HTB text's program over
+//! a crossover cable or a looped-back card.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::commands::receive;
 use crate::failure::CliError;
 use crate::out::{Out, make_directory};
 
-/// How long frames that are under way have to arrive after the last was sent.
+/// Time for frames in flight to arrive after the last was sent.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Length of the windows of the plots.
 const WINDOW: Duration = Duration::from_millis(200);
@@ -39,15 +39,15 @@ struct Received<'a> {
     report: &'a ReceiverReport,
 }
 
-/// A receiver that listens, and what it has seen in windows.
+/// Results of a receiver, with its windows.
 type Heard = Result<(ReceiverReport, receive::Record), ReceiverError>;
 
-/// Receives, sends, waits for what is under way, and reports both.
+/// Receives, sends, waits for packets in flight, and reports both.
 pub(super) fn run(sending: Sending, args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut interfaces: Vec<&str> = args.receive.iter().map(String::as_str).collect();
     interfaces.sort_unstable();
     if let Some(twice) = interfaces.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(CliError::wrong(format!("--receive {} stands there twice", twice[0])));
+        return Err(CliError::wrong(format!("--receive {} is given twice", twice[0])));
     }
     if let Some(dir) = &args.plots {
         // Before the work, not after it.

@@ -14,11 +14,12 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::Out;
 
-/// What TCP connections do.
+/// Options of TCP connections.
 #[derive(Debug, clap::Args)]
 #[group(id = "tcp connections")]
 pub(crate) struct Args {
-    /// Send by TCP connections of this machine's kernel to a `fairlink receive --tcp` at this address, such as 192.0.2.1:5201 or
+    /// Send by TCP connections of this machine's kernel to a `fairlink receive --tcp` at this address, such as
+    /// 192.0.2.1:5201 or
     /// [2001:db8::1]:5201, instead of a scenario.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address, conflicts_with_all = ["scenario", "output"])]
     pub(super) tcp: Option<SocketAddr>,
@@ -40,13 +41,14 @@ pub(crate) struct Args {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is no address and port; write 192.0.2.1:5201 or [2001:db8::1]:5201"))
+    text.parse()
+        .map_err(|_| format!("\"{text}\" is not an address and port; write 192.0.2.1:5201 or [2001:db8::1]:5201"))
 }
 
 fn size(text: &str) -> Result<u32, String> {
     const MOST: u64 = 64 << 20;
     match parse_size(text, MOST).map_err(|error| format!("{error}; {}", error.help()))? {
-        0 => Err("0 B are no message; write at least 1B".to_owned()),
+        0 => Err("a message must not be empty; write at least 1B".to_owned()),
         size => Ok(size as u32),
     }
 }
@@ -107,7 +109,7 @@ fn text(report: &TcpClientReport, out: &mut Out) -> Result<(), CliError> {
     out.table(&head, rows.collect(), 1..head.len())?;
     for connection in &report.connections {
         if let Some(why) = &connection.ended_early {
-            out.paragraph(&format!("{} ended before its time: {why}", connection.from), 2)?;
+            out.paragraph(&format!("{} ended early: {why}", connection.from), 2)?;
         }
     }
     Ok(())

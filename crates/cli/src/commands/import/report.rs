@@ -1,4 +1,4 @@
-//! What is told of an import: what was kept, changed and left out, and what the classes get before and after.
+//! Report of an import: kept, changed and left-out settings, and rates of classes before and after.
 
 use console::Term;
 use fairlink_api::{Case, ImportDoc, ImportedLinkReport, PlanShare, Share};
@@ -12,7 +12,7 @@ use crate::out::{columns, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;
-/// Rates before that changed by more than this part are said to be unsteady.
+/// Relative change of the rates before above which they are reported as unsteady.
 const UNSTEADY: f64 = 0.02;
 
 pub(super) struct Report<'a> {

@@ -1,4 +1,5 @@
-//! `import tc --run`: runs a shell script in a sandbox in which `tc` and the like record their arguments, and returns the commands.
+//! `import tc --run`: runs a shell script in a sandbox in which `tc` and the like record their arguments, and returns
+//! the commands.
 
 mod rewrite;
 mod shims;
@@ -84,7 +85,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, CliError> {
         |error: io::Error| CliError::failed(anyhow::anyhow!("the scratch directory of the script: {error}"));
     let scratch = Scratch::new().map_err(in_scratch)?;
     let bin = scratch.path.join("bin");
-    // Its own directory, so that what it looks for beside itself is there.
+    // A directory of its own for the files beside it.
     let beside = scratch.path.join("beside");
     let script = beside.join(order.script.file_name().unwrap_or("script".as_ref()));
     prepare(&scratch.path, order.device).map_err(in_scratch)?;
@@ -139,8 +140,8 @@ pub(super) fn run(order: &Order<'_>) -> Result<Ran, CliError> {
     Ok(Ran { text: record.text, notes })
 }
 
-/// Puts copies of the texts beside a script beside its copy, with their programs replaced, where all may read them, and links to all else. Returns the number of
-/// files that are left out.
+/// Puts copies of the texts beside a script beside its copy, with their programs replaced, where all may read them, and
+/// links to all else. Returns the number of files that are left out.
 fn bring_along(from: &Path, beside: &Path, script: &Path, rewritten: impl Fn(&str) -> String) -> io::Result<usize> {
     fs::create_dir(beside)?;
     // By its real name, since links are read from another directory.
@@ -190,7 +191,7 @@ fn prepare(scratch: &Path, device: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end; `None` where the time was over first.
+/// Waits for the end; `None` if the time was over first.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {

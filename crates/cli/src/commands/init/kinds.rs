@@ -1,4 +1,4 @@
-//! What the kinds of use have for classes.
+//! Classes for each kind of use.
 
 use super::Toward;
 
@@ -11,15 +11,15 @@ pub(crate) struct Kind {
     pub(crate) what: &'static str,
     /// In the first line of the file.
     pub(super) title: &'static str,
-    /// True where the link is a line of a provider, of which there are several kinds.
+    /// True if the link is a provider's line, of which there are several kinds.
     pub(super) has_line: bool,
-    /// The rest of `[link]`, and the classes. `SIDE` and `USER` are which end of a packet is far away and which is the user's,
-    /// `src` or `dst`; a line with `PER` is left out where all packets are of one machine.
+    /// The rest of `[link]`, and the classes. `SIDE` and `USER` stand for `src` or `dst`: the far end and the user's
+    /// end of a packet. A line with `PER` is left out if all packets are of one machine.
     classes: &'static str,
 }
 
 impl Kind {
-    /// The classes, for packets that go that way; `own` where all of them are of one machine.
+    /// Returns the classes for packets of this direction; `own` if all of them are of one machine.
     pub(super) fn text(&self, toward: Toward, own: bool) -> String {
         let (far, user) = if toward == Toward::Internet { ("dst", "src") } else { ("src", "dst") };
         let lines = self.classes.lines().filter(|line| !own || !line.contains("PER"));
@@ -36,7 +36,7 @@ impl Kind {
 pub(crate) const KINDS: [Kind; 5] = [
     Kind {
         name: "home",
-        what: "calls and games first, each device its part, bulk in what is left",
+        what: "calls and games first, equal shares for devices, bulk last",
         title: "The link of a home",
         has_line: true,
         classes: HOME,
@@ -50,7 +50,7 @@ pub(crate) const KINDS: [Kind; 5] = [
     },
     Kind {
         name: "provider",
-        what: "subscribers with what they have bought, below the towers they are at",
+        what: "subscribers by plan, below their towers",
         title: "A provider's link",
         has_line: true,
         classes: PROVIDER,
@@ -74,21 +74,21 @@ pub(crate) const KINDS: [Kind; 5] = [
 const HOME: &str = r#"default = "devices"         # frames that no class matches, ARP among them
 
 [[class]]
-name = "calls"              # sent at once, and paid for out of the class's own part
+name = "calls"              # sent first, within the class's own share
 guarantee = "15%"
 latency_critical = true
-burst = "3kB"               # `check` prints how long a packet waits at most
+burst = "3kB"               # `check` prints the delay bound
 match = ["dscp ef", "dscp cs5", "udp SIDE port 3478-3481", "udp SIDE port 5060-5061"]
 
 [[class]]
-name = "devices"            # all else
+name = "devices"            # everything else
 guarantee = "75%"
-queue = "fq_codel"          # connections do not wait for each other
+queue = "fq_codel"          # a queue for each connection
 ecn = true
-PER = "USER-ip"             # and each device gets an equal part
+PER = "USER-ip"             # an equal share for each device
 
 [[class]]
-name = "bulk"               # what says itself that it can wait; it has the whole link when nobody else wants it
+name = "bulk"               # marked as background traffic; may use the whole link while others are idle
 guarantee = "10%"
 queue = "fq_codel"
 ecn = true
@@ -98,18 +98,18 @@ match = ["dscp le", "dscp cs1"]
 const OFFICE: &str = r#"default = "others"          # frames that no class matches, ARP among them
 
 [[class]]
-name = "calls"              # sent at once, and paid for out of the class's own part
+name = "calls"              # sent first, within the class's own share
 guarantee = "10%"
 latency_critical = true
-burst = "6kB"               # `check` prints how long a packet waits at most
+burst = "6kB"               # `check` prints the delay bound
 match = ["dscp ef", "udp SIDE port 3478-3481", "udp SIDE port 5060-5061"]
 
 [[class]]
-name = "staff"              # the machines of these addresses
+name = "staff"              # machines with these addresses
 guarantee = "60%"
-queue = "fq_codel"          # connections do not wait for each other
+queue = "fq_codel"          # a queue for each connection
 ecn = true
-PER = "USER-ip"             # each machine gets an equal part
+PER = "USER-ip"             # an equal share for each machine
 match = ["USER net 10.0.0.0/16"]
 
 [[class]]
@@ -122,7 +122,7 @@ PER = "USER-ip"
 match = ["USER net 192.168.0.0/16"]
 
 [[class]]
-name = "backup"             # has the whole link at night
+name = "backup"             # may use the whole link while others are idle
 guarantee = "5%"
 queue = "fq_codel"
 ecn = true
@@ -137,13 +137,13 @@ ecn = true
 
 const PROVIDER: &str = r#"default = "others"          # frames that no class matches, ARP among them
 
-[template.plan]             # what all plans have in common
-queue = "fq_codel"          # a subscriber's connections do not wait for each other
+[template.plan]             # settings common to all plans
+queue = "fq_codel"          # a queue for each connection
 ecn = true
 
 [template.home]
 template = "plan"
-weight = 1                  # of what a tower carries
+weight = 1                  # of the tower's rate
 ceiling = "10%"             # of the link; or a rate such as "100mbit"
 
 [template.business]
@@ -152,7 +152,7 @@ weight = 5
 ceiling = "50%"
 
 [[class]]
-name = "north"              # a tower: its subscribers share what it carries
+name = "north"              # a tower: its subscribers share its rate
 guarantee = "50%"
 ceiling = "60%"
 
@@ -188,7 +188,7 @@ match = ["USER host 100.64.1.1"]
 # match = ["USER host {addresses}"]
 
 [[class]]
-name = "others"             # unknown addresses: each an equal part
+name = "others"             # unknown addresses: an equal share for each
 guarantee = "10%"
 queue = "fq_codel"
 ecn = true
@@ -198,7 +198,7 @@ PER = "USER-ip"
 const TENANTS: &str = r#"default = "others"          # frames that no class matches, ARP among them
 
 [[class]]
-name = "red"                # a tenant: its classes share what it gets
+name = "red"                # a tenant: its classes share its rate
 guarantee = "40%"
 
 [[class]]
@@ -223,7 +223,7 @@ guarantee = "40%"
 ceiling = "80%"
 queue = "fq_codel"
 ecn = true
-PER = "USER-ip"             # each machine of the tenant gets an equal part
+PER = "USER-ip"             # an equal share for each machine of the tenant
 match = ["vlan 110-119"]
 
 [[class]]
@@ -267,7 +267,7 @@ guarantee = "24%"
 match = ["udp dst port 5004"]
 
 [[class]]
-name = "C"                  # while it pauses, A and B get as much of what it leaves, whatever is guaranteed below them
+name = "C"                  # while it is idle, A and B share its rate equally, whatever is guaranteed below them
 guarantee = "40%"
 match = ["any"]
 "#;

@@ -1,4 +1,4 @@
-//! The kinds of lines, and what each adds to a frame.
+//! The kinds of lines, and the overhead of each.
 
 use crate::args::choice;
 
@@ -23,7 +23,7 @@ pub(crate) const LINES: [Line; 6] = [
     Line {
         name: "fibre",
         what: "fibre to the home (GPON and the like)",
-        overhead: r#"overhead = "ethernet"       # as the Ethernet behind the fibre's terminal: 24 B for each frame"#,
+        overhead: r#"overhead = "ethernet"       # Ethernet behind the fibre terminal: 24 B for each frame"#,
     },
     Line {
         name: "docsis",
@@ -32,18 +32,18 @@ pub(crate) const LINES: [Line; 6] = [
     },
     Line {
         name: "vdsl",
-        what: "VDSL2, where the modem is synchronised at the rate",
+        what: "VDSL2, if the rate is the modem's sync rate",
         overhead: r#"overhead = "ptm"            # VDSL2: 8 B for each frame, then 65 B for each 64"#,
     },
     Line {
         name: "adsl",
-        what: "ADSL, which sends cells",
+        what: "ADSL (ATM cells)",
         overhead: r#"overhead = "atm"            # ADSL: 18 B for each frame, then 53 B for each 48 begun"#,
     },
     Line {
         name: "lte",
         what: "mobile: LTE, 5G, satellites",
-        overhead: r#"overhead = "0B"             # a mobile link's rate changes: take the least that was measured, or `fairlink ctl rate` when it does"#,
+        overhead: r#"overhead = "0B"             # the rate of a mobile link varies: use the lowest measured, or adjust it with `fairlink ctl rate`"#,
     },
 ];
 

@@ -1,4 +1,4 @@
-//! What `fairlink init` asks, of whom and how.
+//! Questions of `fairlink init`.
 
 use std::io::{self, BufRead, Write};
 
@@ -12,17 +12,17 @@ use crate::args::rate;
 use crate::failure::CliError;
 use crate::out::wrapped;
 
-/// Somebody who can be asked.
+/// A person at a terminal.
 pub(super) struct Person<'a> {
-    /// Where the answers come from, a line each.
+    /// Answers, one per line.
     pub(super) input: &'a mut dyn BufRead,
-    /// Where the questions go.
+    /// Output of the questions.
     pub(super) output: &'a mut dyn Write,
     /// Columns of a line.
     pub(super) width: usize,
 }
 
-/// Asks a person, where there is one. A question tells the flag that answers it, for those who cannot be asked.
+/// Asks a person, if there is one. Each question names its flag for non-interactive use.
 pub(super) struct Questions<'a> {
     person: Option<Person<'a>>,
     /// True if anything was asked.
@@ -34,39 +34,39 @@ impl<'a> Questions<'a> {
         Self { person, asked: false }
     }
 
-    /// Returns true if somebody answers.
+    /// Returns true if a person can answer.
     pub(super) fn has_person(&self) -> bool {
         self.person.is_some()
     }
 
-    /// What the link is used for.
+    /// Asks for the use of the link.
     pub(super) fn kind(&mut self) -> Result<&'static Kind, CliError> {
         let kinds = KINDS.iter().map(|kind| format!("  {:9} {}", kind.name, kind.what));
         self.ask("What is the link used for? [home] ", &kinds.collect::<Vec<_>>(), "--kind home", Some("home"), kind)
     }
 
-    /// Which interface, or which two; `known` are those of this machine.
+    /// Asks for one or two interfaces; `known` are those of this machine.
     pub(super) fn ports(&mut self, known: &[String]) -> Result<Ports, CliError> {
         let mut before = vec![
-            "One interface (eth0): share what this machine itself sends by it.".to_owned(),
-            "Two (lan0 wan0), the users' side first: stand between users and the line.".to_owned(),
+            "One interface (eth0): shape the traffic that this machine itself sends.".to_owned(),
+            "Two (lan0 wan0), users' side first: shape traffic between users and the line.".to_owned(),
         ];
         if !known.is_empty() {
-            before.push(format!("This machine has: {}", known.join(" ")));
+            before.push(format!("Interfaces of this machine: {}", known.join(" ")));
         }
         self.ask("Which interface, or which two? ", &before, "--egress eth0, or --in lan0 --out wan0", None, two_or_one)
     }
 
-    /// What the link carries, in the one direction that it is about.
+    /// Asks for the rate of the single direction.
     pub(super) fn rate(&mut self) -> Result<Rate, CliError> {
         self.ask("What does the link carry, such as 40mbit? ", &[], "--rate 40mbit", None, rate)
     }
 
-    /// What the line carries in each direction; at least one is shared.
+    /// Asks for the rates of both directions; at least one is needed.
     pub(super) fn rates(&mut self) -> Result<Vec<(Toward, Rate)>, CliError> {
         let optional = |text: &str| if text == "no" { Ok(None) } else { rate(text).map(Some) };
         let flags = "--down 100mbit --up 20mbit, or --rate for one direction";
-        let before = ["What was measured or promised; `no` leaves a direction as it is.".to_owned()];
+        let before = ["Enter the measured or contracted rate; `no` leaves a direction unshaped.".to_owned()];
         loop {
             let down = self.ask(
                 "What does the line carry down, to the users, such as 100mbit? ",
@@ -82,7 +82,7 @@ impl<'a> Questions<'a> {
                 return Ok(rates);
             }
             if let Some(person) = &mut self.person {
-                person.tell("one of both is to be shared").map_err(failed)?;
+                person.tell("at least one direction needs a rate").map_err(failed)?;
             }
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Questions<'a> {
         self.ask("What is the line? [ethernet] ", &lines, "--line ethernet", Some("ethernet"), line)
     }
 
-    /// The name of the file, or what both names begin with.
+    /// Asks for the name of the file, or the common stem of both.
     pub(super) fn file(&mut self, usual: &str, both: bool) -> Result<String, CliError> {
         let question = match both {
             true => format!("Which file, with -up and -down in its name? [{usual}] "),
@@ -103,7 +103,7 @@ impl<'a> Questions<'a> {
         self.ask(&question, &[], "--file home.toml", Some(usual), |text| Ok(text.to_owned()))
     }
 
-    /// Asks until the answer is understood; an empty answer is `usual`. Where nobody can answer, `flag` is what is missing.
+    /// Asks until the answer is valid; an empty answer is `usual`. Without a person, the error names `flag`.
     fn ask<T>(
         &mut self,
         question: &str,
@@ -113,7 +113,7 @@ impl<'a> Questions<'a> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<T, CliError> {
         let Some(person) = &mut self.person else {
-            return Err(CliError::wrong(format!("say it on the command line, as nobody can be asked here: {flag}")));
+            return Err(CliError::wrong(format!("stdin is not a terminal: pass {flag}")));
         };
         if self.asked && !before.is_empty() {
             writeln!(person.output).map_err(failed)?;
@@ -124,13 +124,13 @@ impl<'a> Questions<'a> {
             person.output.write_all(question.as_bytes()).and_then(|()| person.output.flush()).map_err(failed)?;
             let mut line = String::new();
             if person.input.read_line(&mut line).map_err(failed)? == 0 {
-                // The cursor still stands behind the question.
+                // End the line of the question.
                 writeln!(person.output).map_err(failed)?;
-                return Err(CliError::failed(anyhow!("no answer; nothing is written")));
+                return Err(CliError::failed(anyhow!("end of input: no answer; nothing is written")));
             }
             let parsed = match (line.trim(), usual) {
                 ("", Some(usual)) => parse(usual),
-                ("", None) => Err("there is no usual answer; Ctrl-C ends this".to_owned()),
+                ("", None) => Err("there is no default answer; Ctrl-C cancels".to_owned()),
                 (answer, _) => parse(answer),
             };
             match parsed {
@@ -142,13 +142,13 @@ impl<'a> Questions<'a> {
 }
 
 impl Person<'_> {
-    /// Says what is wrong with an answer.
+    /// Prints the error of an answer.
     fn tell(&mut self, text: &str) -> io::Result<()> {
         wrapped(&format!("  {text}"), self.width, 2).iter().try_for_each(|line| writeln!(self.output, "{line}"))
     }
 }
 
-/// A terminal that can neither be read nor written is nobody's mistake on the command line.
+/// An unusable terminal is not an error of the command line.
 fn failed(error: io::Error) -> CliError {
     CliError::failed(anyhow!(error).context("the terminal cannot be used"))
 }
@@ -157,7 +157,7 @@ fn failed(error: io::Error) -> CliError {
 mod tests {
     use super::*;
 
-    /// What is said to somebody who types these lines, and what is made of them.
+    /// Returns the result and the output of a dialogue with these input lines.
     fn talk<T>(lines: &str, with: impl Fn(&mut Questions<'_>) -> Result<T, CliError>) -> (Result<T, CliError>, String) {
         let (mut input, mut output) = (lines.as_bytes(), Vec::new());
         let mut questions = Questions::new(Some(Person { input: &mut input, output: &mut output, width: 80 }));
@@ -179,10 +179,10 @@ mod tests {
         let mbit = |mbit: u64| Rate::from_bps(mbit * 1_000_000).unwrap();
         let (rates, said) = talk("\n100mbit\n20mbit\n", |questions| questions.rates());
         assert_eq!(rates.unwrap(), [(Toward::Internet, mbit(20)), (Toward::Users, mbit(100))]);
-        assert!(said.contains("there is no usual answer"), "{said}");
+        assert!(said.contains("there is no default answer"), "{said}");
         let (rates, said) = talk("no\nno\n100mbit\nno\n", |questions| questions.rates());
         assert_eq!(rates.unwrap(), [(Toward::Users, mbit(100))]);
-        assert!(said.contains("one of both is to be shared"), "{said}");
+        assert!(said.contains("at least one direction needs a rate"), "{said}");
     }
 
     #[test]

@@ -14,25 +14,25 @@ use crate::human;
 use crate::interrupt::stop_flag;
 use crate::out::{Out, wrapped};
 
-/// Of what, and since when.
+/// Interface and interval.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     at: AtArgs,
-    /// Rates and ideals of this time from now on, such as 1s; without it they are the kernel's averages of some seconds.
+    /// Measure rates and ideals for this time, such as 1s; by default they are the kernel's averages of some seconds.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     interval: Option<Nanos>,
 }
 
-/// Of what, how often, and how many times.
+/// Interface, interval and number of tables.
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchArgs {
     #[command(flatten)]
     at: AtArgs,
-    /// The time between two tables, which is what they are about.
+    /// Interval of the tables and of their rates.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
-    /// End after so many.
+    /// End after this number of tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
@@ -90,10 +90,10 @@ fn lines(interface: &str, state: &QdiscState, interval_s: Option<f64>, width: Op
     let QdiscState { sent, dropped, queued, .. } = state;
     let head = match (&state.broken, state.scheduler, state.rate_bps) {
         (Some(why), ..) => format!(
-            "{interface}: broken, {why}. Packets pass through a FIFO; `fairlink qdisc del` and `add` begin anew."
+            "{interface}: broken, {why}. Packets pass through a FIFO; run `fairlink qdisc del` and `add` to start again."
         ),
         (None, Some(scheduler), Some(bps)) => format!("{interface}: {scheduler} shares {}", human::rate(bps as f64)),
-        (None, ..) => format!("{interface}: the kernel does not tell what it shares; its module is of another version"),
+        (None, ..) => format!("{interface}: no state from the kernel: its module is of another version"),
     };
     let span = interval_s.map_or_else(String::new, |seconds| format!("; rates of the last {}", human::time(seconds)));
     let paragraph = |text: String| width.map_or_else(|| vec![text.clone()], |width| wrapped(&text, width, 2));

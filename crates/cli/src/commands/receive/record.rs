@@ -1,4 +1,4 @@
-//! What a receiver sees against time, to be written as files: rate and delay, with each `R` of a script marked below.
+//! Figures of a receiver: rate and delay against time, with each `R` of a script marked below.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,10 +28,10 @@ pub(in crate::commands) struct Record {
 }
 
 impl Record {
-    /// Keeps a window. `name` is what a class is called.
+    /// Records a window. `name` returns the name of a class.
     pub(in crate::commands) fn keep(&mut self, window: &Window, name: impl Fn(ClassId) -> String) {
         self.first_s = self.first_s.or(window.first_s);
-        // What comes before the first frame says nothing.
+        // Windows before the first frame are empty.
         if self.first_s.is_none() {
             return;
         }

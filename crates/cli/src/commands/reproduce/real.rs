@@ -1,5 +1,5 @@
-//! Claims on real packets: the demo's stage for rates, and `gateway`, `generate` and `receive` as processes of their own for delays, all in one
-//! private network namespace that ends with this process.
+//! Claims on real packets: the demo's stage for rates, and `gateway`, `generate` and `receive` as processes of their
+//! own for delays, all in one private network namespace that ends with this process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,9 +32,9 @@ const OUTPUT: &str = "fl-out";
 const SINK: &str = "fl-sink";
 /// Those of a second link beside, laid where they are needed.
 const SECOND: [&str; 4] = ["fl-source2", "fl-in2", "fl-out2", "fl-sink2"];
-/// How long a process may take to be ready.
+/// Time for a process to become ready.
 const READY: Duration = Duration::from_secs(5);
-/// How long the receiver listens after the generator should have ended.
+/// Time that the receiver listens after the expected end of the generator.
 const AFTER: Duration = Duration::from_millis(1500);
 
 /// The rows of all claims that can be tried on real packets, one claim after the other.
@@ -82,7 +82,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed stays; there is nobody to tell.
+        // Errors of the removal are ignored.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -267,8 +267,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on standard error but the
-    /// generator.
+    /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on
+    /// standard error but the generator.
     fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, ClaimError> {
         let program = std::env::current_exe().map_err(ClaimError::other)?;
         let path = |end: &str| self.dir.0.join(format!("{name}.{end}"));
@@ -300,7 +300,7 @@ struct Process {
 }
 
 impl Process {
-    /// What it wrote to standard error.
+    /// Returns the standard error of the process.
     fn said(&self) -> String {
         read(&self.log)
     }

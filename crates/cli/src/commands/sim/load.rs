@@ -1,4 +1,4 @@
-//! From a scenario file, and what is swept in it, to what is simulated.
+//! Reads scenarios, and applies sweeps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,9 +20,9 @@ use crate::link::warn;
 /// Most settings of a sweep.
 pub(super) const MAX_SETTINGS: usize = 10_000;
 
-/// A scenario with one setting of what is swept.
+/// A scenario with one setting of the swept keys.
 pub(super) struct Point {
-    /// What is swept, and how it is set here. Empty where nothing is.
+    /// Swept keys with their values. Empty without a sweep.
     pub(super) sweep: BTreeMap<String, Setting>,
     pub(super) file: Scenario,
     pub(super) links: Links,
@@ -34,7 +34,7 @@ pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> R
     // A script alone is not TOML, and needs a link.
     Scenario::read(path, options).map_err(|problems| match text(path) {
         Some(text) if Script::is_one(&text) => {
-            CliError::wrong(format!("{}: this is a script; name its link: --link FILE", path.display()))
+            CliError::wrong(format!("{}: this is a script; name its link with --link FILE", path.display()))
         }
         _ => problems.into(),
     })
@@ -48,7 +48,7 @@ pub(super) fn script_has_no_keys() -> CliError {
     )
 }
 
-/// Reads a script over a link, and says what its tc commands leave open.
+/// Reads a script and its link, and adds values that its tc commands do not give.
 pub(in crate::commands) fn script(
     path: &Path,
     link: &Path,
@@ -59,7 +59,7 @@ pub(in crate::commands) fn script(
     if text(path).is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with('['))) {
         let path = path.display();
         return Err(CliError::wrong(format!(
-            "{path}: this is a scenario file, which names its link itself; --link is for scripts, leave it out"
+            "{path}: this is a scenario file, which names its own link; remove --link, which is for scripts"
         )));
     }
     let (file, notes) = Scenario::of_script(path, link, rate, options)?;
@@ -72,7 +72,7 @@ fn text(path: &Path) -> Option<String> {
     path.is_file().then(|| std::fs::read_to_string(path).ok()).flatten()
 }
 
-/// How scenarios are read.
+/// Options for reading scenarios.
 pub(super) struct Reading<'a> {
     pub(super) leniency: Leniency,
     pub(super) schedulers: &'a [String],
@@ -83,7 +83,7 @@ impl Reading<'_> {
         ReadOptions { leniency: self.leniency, scheduler: self.schedulers.first().map(String::as_str) }
     }
 
-    /// The scenario as it stands in its file.
+    /// Reads the scenario as it is.
     pub(super) fn alone(&self, path: &Path) -> Result<Point, CliError> {
         self.point(scenario(path, &self.options())?, BTreeMap::new(), true)
     }
@@ -104,7 +104,7 @@ impl Reading<'_> {
         let settings = settings.filter(|&settings| settings <= MAX_SETTINGS).ok_or_else(|| {
             let counts: Vec<String> = sweeps.iter().map(|sweep| sweep.values.len().to_string()).collect();
             let counts = counts.join(" times ");
-            CliError::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; take fewer values"))
+            CliError::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; use fewer values"))
         })?;
         let mut keys = Vec::with_capacity(sweeps.len());
         let mut known: Vec<Vec<Setting>> = Vec::with_capacity(sweeps.len());
@@ -112,7 +112,7 @@ impl Reading<'_> {
             let read: Vec<(Setting, Quantity)> = values.iter().map(|value| setting(value)).collect();
             for (n, (value, _)) in read.iter().enumerate() {
                 if read[..n].iter().any(|(other, _)| other == value) {
-                    return Err(CliError::wrong(format!("--sweep: {key}: the value {} stands there twice", values[n])));
+                    return Err(CliError::wrong(format!("--sweep: {key}: the value {} is given twice", values[n])));
                 }
             }
             let first = read[0].1;
@@ -150,7 +150,7 @@ impl Reading<'_> {
     }
 }
 
-/// A value as JSON has it, and what it measures.
+/// Returns a value in JSON's form, and its quantity.
 fn setting(text: &str) -> (Setting, Quantity) {
     if let Ok(whole) = text.parse() {
         return (Setting::Whole(whole), Quantity::Number);
@@ -173,7 +173,7 @@ fn setting(text: &str) -> (Setting, Quantity) {
     }
 }
 
-/// All that is doubtful and belongs here.
+/// Returns all warnings that apply.
 fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
     let mut warnings = std::mem::take(&mut file.warnings);
     let links = file.peers.iter_mut().map(|peer| &mut peer.link);
@@ -188,8 +188,8 @@ fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
     Ok(warnings)
 }
 
-/// Returns true if a warning belongs here. Warnings about frames (matches, default class) do not; what a scheduler ignores stands in the
-/// notes of its run.
+/// Returns true if a warning concerns simulations. Warnings about frames (matches, default class) do not; settings that
+/// a scheduler ignores are in the notes of its run.
 fn concerns_a_simulation(warning: &Problem) -> bool {
     !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
 }

@@ -1,4 +1,4 @@
-//! What simulations found, as text.
+//! Text output of simulations.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::human;
 use crate::out::Out;
 use crate::rows::{MOST_ROWS, RowArgs};
 
-/// Every run by itself, and all of them against the ideal.
+/// Prints every run, and all of them against the ideal.
 pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     // Of all phases.
     let deviations = report::runs(&report);
@@ -56,10 +56,10 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
 /// Most expectations that a message has one by one.
 const MOST_UNMET: usize = 20;
 
-/// Returns true if the runs show what the scenario expects.
+/// Prints the result of the expectations.
 ///
 /// # Errors
-/// [`CliError::Failed`] with those that are not met.
+/// [`CliError::Failed`] with the expectations that are not met.
 pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out: &mut Out) -> Result<(), CliError> {
     if file.expectations.is_empty() {
         return Ok(());
@@ -68,7 +68,7 @@ pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out:
     if unmet.is_empty() && !out.json {
         out.line("")?;
         let text = match judged.len() {
-            0 => "no expectation of the scenario is for these schedulers".to_owned(),
+            0 => "no expectation of the scenario applies to these schedulers".to_owned(),
             1 => "1 expectation is met".to_owned(),
             all => format!("all {all} expectations are met"),
         };
@@ -87,7 +87,7 @@ pub(super) fn expectations(file: &Scenario, judged: &[Judged], path: &Path, out:
     Err(CliError::Failed(anyhow!("{unmet} of {all} {} not met:{lines}{more}", if unmet == 1 { "is" } else { "are" })))
 }
 
-/// What was measured of what a scheduler promises.
+/// Prints measured values beside the scheduler's bounds.
 fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let most = if rows.shows(classes.len()) { classes.len() } else { MOST_ROWS };
     let shown = &classes[..most.min(classes.len())];
@@ -97,7 +97,7 @@ fn promises(classes: &[ClassMetrics], link_bps: f64, rows: &RowArgs, out: &mut O
         shown.iter().filter(|class| class.conforms == Some(false)).map(|class| class.name.as_str()).collect();
     if !beyond.is_empty() {
         let text = format!(
-            "Sent more than the bound on its delay is for: {}. The bound does not hold for that, and is left out",
+            "No delay bound for {}: sent more than the burst and rate that the bound assumes",
             beyond.join(", ")
         );
         out.paragraph(&text, 2)?;
@@ -115,10 +115,10 @@ fn notes(run: &Run, out: &mut Out) -> Result<(), CliError> {
     run.notes.iter().try_for_each(|note| out.paragraph(&format!("  note: {note}"), 8))
 }
 
-/// What schedulers have counted of themselves, if anything.
+/// Prints the counters of the schedulers, if there are any.
 fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
     let Some(counted) = report::counters(runs, out.width()) else { return Ok(()) };
-    out.paragraph("Counted by the scheduler (docs/papers.md says what)", 2)?;
+    out.paragraph("Scheduler counters (explained in docs/papers.md)", 2)?;
     out.raw(counted.as_bytes())?;
     out.line("")
 }
@@ -126,14 +126,11 @@ fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
 fn phases_follow(link_bps: f64, out: &mut Out) -> Result<(), CliError> {
     let unit = RateUnit::for_link(link_bps).name;
     let settle = SETTLE.0 as f64 / 1e9;
-    out.paragraph(
-        &format!("Rates by phase in {unit}, the first {settle} s of a phase left out where it is longer"),
-        2,
-    )?;
+    out.paragraph(&format!("Rates by phase in {unit}, without the first {settle} s of longer phases"), 2)?;
     out.line("")
 }
 
-const INTERVALS: &str = "± is half of a 95 % confidence interval of the mean, by Student's t";
+const INTERVALS: &str = "±: half-width of the 95 % confidence interval of the mean (Student's t)";
 
 /// Several runs of each scheduler: means and intervals, and differences of pairs.
 pub(super) fn summaries(
@@ -157,7 +154,7 @@ pub(super) fn summaries(
         out.line("")?;
         let worst = metrics::worst_of(runs.iter().filter(own));
         if !worst.is_empty() {
-            out.paragraph("The worst of all runs:", 2)?;
+            out.paragraph("Worst case of all runs:", 2)?;
             out.line("")?;
             promises(&worst, first.link_bps, rows, out)?;
         }
@@ -167,19 +164,19 @@ pub(super) fn summaries(
     out.line("")?;
     for difference in differences.iter() {
         let Difference { scheduler, against, .. } = difference;
-        out.paragraph(&format!("{scheduler} less {against}, run by run on the same arrivals"), 2)?;
+        out.paragraph(&format!("{scheduler} minus {against}, paired by run on the same arrivals"), 2)?;
         out.line("")?;
         out.raw(estimates::differences(difference, first.link_bps, out.width()).as_bytes())?;
         out.line("")?;
     }
     out.paragraph(INTERVALS, 2)?;
     if !differences.is_empty() {
-        out.paragraph("* different: the interval leaves out zero, as it does by chance in one of 20 cases", 2)?;
-        out.paragraph("Without *, these runs show no difference", 2)?;
+        out.paragraph("*: the interval excludes zero, which happens by chance in 1 of 20 cases", 2)?;
+        out.paragraph("Without *: these runs show no difference", 2)?;
     }
     let same = |summary: &&mut Summary| summary.classes.iter().all(|class| class.rate_bps.ci95 == Some(0.0));
     if summaries.iter_mut().all(|summary| same(&summary)) {
-        out.paragraph("All runs gave the same rates: the seed changes nothing that shows in them", 2)?;
+        out.paragraph("All runs gave the same rates: the seed does not affect them", 2)?;
     }
     left_out.iter().try_for_each(|text| out.paragraph(text, 2))
 }
@@ -225,7 +222,7 @@ pub(super) fn sweep(
     left_out.iter().try_for_each(|text| out.paragraph(text, 2))
 }
 
-/// Drops what is too much to read, and says how much that is.
+/// Removes rows beyond the limit, and describes the number removed.
 fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
     let mut left_out = Vec::new();
     let leaves = report.runs[0].classes.len();
@@ -236,10 +233,7 @@ fn shorten(report: &mut Report, rows: &RowArgs) -> Vec<String> {
             run.classes.truncate(MOST_ROWS);
             shown = shown.max(run.classes.len());
         }
-        left_out.push(format!(
-            "{} not shown, first those to which nothing was sent",
-            human::count(leaves - shown, "leaf is", "leaves are")
-        ));
+        left_out.push(format!("{} not shown, idle ones first", human::count(leaves - shown, "leaf is", "leaves are")));
     }
     let busy = |phase: &fairlink_sim::Phase| {
         phase.classes.iter().filter(|class| class.rates.fair() > 0.0 || class.rates.settled() > 0.0).count()

@@ -30,7 +30,7 @@ impl Traces {
         let files = runs.saturating_mul(formats.len() as u64);
         if files > MAX_FILES {
             return Err(CliError::wrong(format!(
-                "--trace: {files} files, one for each run and link; the limit is {MAX_FILES}; make fewer runs at a time"
+                "--trace: {files} files (one for each run and link); the limit is {MAX_FILES}; make fewer runs at a time"
             )));
         }
         let mut of_runs = Vec::new();
@@ -57,13 +57,14 @@ impl Traces {
         Ok(Self { of_runs })
     }
 
-    /// What makes the observer of each run, in the order of the runs.
+    /// Returns constructors of the runs' observers, in the order of the runs.
     pub(super) fn observers(&self) -> Vec<Box<Observers<'_>>> {
         let make = |traces: &'_ Vec<Trace>| -> Box<dyn Observer> { observer(traces) };
         self.of_runs.iter().map(|traces| Box::new(move || make(traces)) as Box<Observers<'_>>).collect()
     }
 
-    /// Ends all files, and says what they hold. Where a file could not be written, that is why the runs ended, and the failure.
+    /// Closes all files and prints their sizes. If a file could not be written, returns that error, which also ended
+    /// the runs.
     pub(super) fn end(self, complete: bool) -> Result<(), CliError> {
         let mut failed = None;
         for trace in self.of_runs.into_iter().flatten() {
@@ -72,14 +73,11 @@ impl Traces {
                     let path = written.path.display();
                     let mut text = format!("written: {path}: {}", packets(written.packets));
                     if !complete {
-                        text += &format!(
-                            ", a part of the run: those that arrived until {} of simulated time",
-                            seconds(written.until)
-                        );
+                        text += &format!(", incomplete: arrivals until {} of simulated time", seconds(written.until));
                     }
                     if written.late > 0 {
                         text += &format!(
-                            "; {} behind later ones, after which they left: replay it with accept = [\"unsorted\"]",
+                            "; {} out of order (sent after later arrivals): replay with accept = [\"unsorted\"]",
                             packets(written.late)
                         );
                     }
@@ -92,7 +90,7 @@ impl Traces {
             Some(error) => {
                 let said = said(&error);
                 Err(CliError::Failed(anyhow::anyhow!(
-                    "{said}; the runs ended there, and the file ends within a packet"
+                    "{said}; the runs were stopped, and the file ends within a packet"
                 )))
             }
             None => Ok(()),
@@ -108,7 +106,7 @@ fn packets(count: u64) -> String {
     if count == 1 { "1 packet".to_owned() } else { format!("{count} packets") }
 }
 
-/// By link, what its file is written as: the ending of the name says it.
+/// Returns the format of each link's file, by the ending of the name.
 fn formats(file: &Path, point: &Point) -> Result<Vec<(usize, Format)>, CliError> {
     let format = RecordingFormat::from_path(file);
     let format = format.map_err(|why| CliError::wrong(format!("--trace {}: {why}", file.display())))?;
@@ -134,7 +132,8 @@ fn named<'a>(file: &Path, parts: impl Iterator<Item = &'a str>) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Frames that the matches of `link` put into the class of a packet; of classes without a match, frames of an EtherType for experiments.
+/// Frames that the matches of `link` put into the class of a packet; of classes without a match, frames of an EtherType
+/// for experiments.
 #[cfg(target_os = "linux")]
 fn frames(link: &LinkFile) -> WriteFrame {
     use fairlink_net::PlainFrames;
@@ -149,7 +148,7 @@ fn frames(link: &LinkFile) -> WriteFrame {
     Arc::new(move |class, frame| of_classes.get(class.index()).unwrap_or(&bare).write(frame))
 }
 
-/// Frames of an EtherType for experiments: those of matches are known where there are gateways.
+/// Returns frames of an EtherType for experiments: frames that meet matches need the gateway's code.
 #[cfg(not(target_os = "linux"))]
 fn frames(_link: &LinkFile) -> WriteFrame {
     Arc::new(|_, frame| {

@@ -1,4 +1,4 @@
-//! A progress bar for runs on several threads, where standard error is a terminal, and Ctrl-C.
+//! A progress bar for runs on several threads, on a terminal, and Ctrl-C.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of so many runs.
+    /// Starts the display for this number of runs.
     pub(super) fn new(runs: u64) -> Result<Self, CliError> {
         let style = ProgressStyle::with_template("simulating {wide_bar} {percent} %").expect("a template");
         let bar = ProgressBar::new(runs.saturating_mul(STEPS)).with_style(style);
         Ok(Self { bar, stop: interrupt::stop_flag()? })
     }
 
-    /// What a batch of runs of these lengths reports to.
+    /// Returns the progress callback for a batch of runs of these durations.
     pub(super) fn watch(&self, durations: Vec<Nanos>) -> impl Fn(usize, Nanos) -> ControlFlow<()> + Sync {
         let done: Vec<AtomicU64> = durations.iter().map(|_| AtomicU64::new(0)).collect();
         move |job, now| {

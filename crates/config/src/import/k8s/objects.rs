@@ -1,7 +1,8 @@
-//! The objects of a file: pods that run, and what manifests ask for.
+//! The objects of a file: running pods, and the pods of manifests.
 //!
-//! A manifest is an object without the status that the cluster gives. Objects with a pod template (Deployment, StatefulSet, DaemonSet, ReplicaSet,
-//! ReplicationController, Job, CronJob) ask for as many pods as they have replicas. Where the file has running pods of such an object, these count.
+//! A manifest is an object without the status that the cluster gives. Objects with a pod template (Deployment,
+//! StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob) ask for as many pods as they have replicas.
+//! Where the file has running pods of such an object, these count.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ const WORKLOADS: [&str; 7] =
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) at: Span,
-    /// What it is, where it does not run.
+    /// Name of an object that does not run.
     pub(super) remark: String,
     /// Empty for a pod of a manifest.
     pub(super) prefixes: Vec<Prefix>,
@@ -32,7 +33,7 @@ pub(super) struct Pod {
     pub(super) limits: [Option<u64>; 2],
 }
 
-/// What a file asks for.
+/// Pods and objects of a file.
 #[derive(Default)]
 pub(super) struct Objects {
     /// Pods with addresses.
@@ -42,7 +43,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Reads all documents; of pods that run, those of `node`. What is wrong is in the log.
+    /// Reads all documents; of running pods, those of `node`. Errors are in the log.
     pub(super) fn read(
         documents: &[Node],
         node: Option<&str>,
@@ -55,8 +56,9 @@ impl Objects {
             match document.get("items") {
                 Some(items) if matches!(items.value, Value::List(_)) => all.extend(items.items()),
                 _ if kind(document).is_empty() => {
-                    let help = "give what kubectl get pods -A -o json or -o yaml prints, or manifests with their kind";
-                    let what = "this is of no kind, and neither a pod nor a list of pods";
+                    let help =
+                        "pass the output of kubectl get pods -A -o json or -o yaml, or manifests with their kind";
+                    let what = "this has no kind and is neither a pod nor a list of pods";
                     wrong(line_of(document), what, help, log);
                     return Self::default();
                 }
@@ -70,11 +72,11 @@ impl Objects {
             others.into_iter().partition(|object| WORKLOADS.contains(&kind(object)));
         if pods.is_empty() && workloads.is_empty() {
             let what = match others.first() {
-                Some(first) => format!("this is {}, and neither a pod nor a list of pods", kind(first)),
+                Some(first) => format!("this is {}, not a pod or a list of pods", kind(first)),
                 None => "there is no object in this file".to_owned(),
             };
             let at = others.first().map_or(0..0, |first| line_of(first));
-            wrong(at, what, "give what kubectl get pods -A -o json or -o yaml prints, or manifests of pods", log);
+            wrong(at, what, "pass the output of kubectl get pods -A -o json or -o yaml, or manifests of pods", log);
             return Self::default();
         }
         if !is_one_node(&pods, node, log) {
@@ -103,12 +105,12 @@ fn is_one_node(pods: &[&Node], chosen: Option<&str>, log: &mut Log) -> bool {
         Some(node) if !nodes.contains(&node) => (
             format!("there is no pod on the node \"{node}\""),
             match nodes.is_empty() {
-                true => "leave --node out: no object here names a node".to_owned(),
+                true => "remove --node: no object here names a node".to_owned(),
                 false => format!("there are pods on: {}", nodes.join(", ")),
             },
         ),
         None if nodes.len() > 1 => (
-            format!("these are pods of {} nodes, and each node has a link of its own", nodes.len()),
+            format!("these are pods of {} nodes, and each node has its own link", nodes.len()),
             format!("choose one with --node: {}", nodes.join(", ")),
         ),
         _ => return true,
@@ -117,7 +119,7 @@ fn is_one_node(pods: &[&Node], chosen: Option<&str>, log: &mut Log) -> bool {
     false
 }
 
-/// What is the same of many objects.
+/// Counts of findings that many objects have in common.
 #[derive(Default)]
 struct Tallies {
     no_address: Tally,
@@ -180,7 +182,7 @@ impl Reading<'_> {
         let whose = format!("the {kind} {name}");
         if has_limits(workload.get("metadata")) {
             let what = format!(
-                "the bandwidth annotations of {whose} itself: Kubernetes reads those of its pod template (spec.template.metadata), and these limit nothing"
+                "the bandwidth annotations of {whose} itself: Kubernetes reads only those of its pod template (spec.template.metadata)"
             );
             self.notes.left_out(self.source, Some(line_of(workload)), what);
         }
@@ -214,19 +216,19 @@ impl Reading<'_> {
             Some(found) => match found.count().filter(|&replicas| replicas <= MAX_REPLICAS) {
                 Some(replicas) => replicas,
                 None => {
-                    let what = format!("\"{key}\" of {whose} is no whole number from 0 to {MAX_REPLICAS}");
-                    wrong(found.at.clone(), what, "write how many pods there are to be, such as 3", self.log);
+                    let what = format!("\"{key}\" of {whose} is not a whole number from 0 to {MAX_REPLICAS}");
+                    wrong(found.at.clone(), what, "write the number of pods, such as 3", self.log);
                     return;
                 }
             },
         };
         if self.made.templates.len() as u64 + replicas > MAX_REPLICAS {
-            let what = format!("there are more than {MAX_REPLICAS} replicas with limits, with those of {whose}");
-            wrong(at, what, "give the pods of one node: kubectl get pods -A -o yaml", self.log);
+            let what = format!("more than {MAX_REPLICAS} replicas with limits, including those of {whose}");
+            wrong(at, what, "export the pods of one node: kubectl get pods -A -o yaml", self.log);
             return;
         }
         if replicas == 0 {
-            self.notes.left_out(self.source, Some(at), format!("{whose}: it asks for no pod ({key}: 0)"));
+            self.notes.left_out(self.source, Some(at), format!("{whose}: no pods requested ({key}: 0)"));
             return;
         }
         self.without_address(&at, &whose);
@@ -241,10 +243,10 @@ impl Reading<'_> {
     fn other(&mut self, object: &Node) {
         if asks_somewhere(object) {
             let what = format!(
-                "{} of {}, {}, whose bandwidth annotations are not read: give its pods",
+                "{} of {}, {}, whose bandwidth annotations are not read: export its pods",
                 object.path(&["metadata", "name"]).and_then(Node::text).unwrap_or("an object"),
                 kind(object),
-                "a kind that is not known here"
+                "an unknown kind"
             );
             self.notes.left_out(self.source, Some(line_of(object)), what);
         } else {
@@ -254,7 +256,7 @@ impl Reading<'_> {
 
     fn without_address(&mut self, at: &Span, whose: &str) {
         let what = format!(
-            "the address of {whose}: pods get one when they run, so that no frame can reach its class; export the pods of a node that run: kubectl get pods -A -o yaml, or write the match"
+            "the address of {whose}: pods get one when they run, so its class has no match; export running pods (kubectl get pods -A -o yaml), or write the match"
         );
         self.notes.left_out(self.source, Some(at.clone()), what);
     }
@@ -264,7 +266,7 @@ impl Reading<'_> {
         let text = |key: &str| object.path(&["metadata", key]).and_then(Node::text).filter(|text| !text.is_empty());
         let Some(own) = text("name").or_else(|| text("generateName")) else {
             let what = format!("this {} has no name", if kind(object).is_empty() { "pod" } else { kind(object) });
-            wrong(line_of(object), what, "write metadata: name: ..., without which Kubernetes refuses it", self.log);
+            wrong(line_of(object), what, "write metadata: name: ..., which Kubernetes requires", self.log);
             return None;
         };
         Some(text("namespace").map_or_else(|| own.to_owned(), |space| format!("{space}/{own}")))
@@ -280,7 +282,7 @@ impl Reading<'_> {
                 let what = match &found.value {
                     Value::Text(text) => format!("{name} of {whose} is \"{text}\""),
                     Value::Number(number) => {
-                        format!("{name} of {whose} is the number {number}, and annotations are texts")
+                        format!("{name} of {whose} is the number {number}; annotations are strings")
                     }
                     _ => format!("{name} of {whose} is {}", found.kind()),
                 };
@@ -299,8 +301,8 @@ impl Reading<'_> {
         let Tallies { no_address, host, ended, unlimited, others } = self.tallies;
         for (tally, what) in [
             (ended, "that have ended (Succeeded or Failed)"),
-            (no_address, "without an address, which do not run"),
-            (host, "in the network of the host, whose address is the node's"),
+            (no_address, "without an address (not running)"),
+            (host, "in the host network, which has the node's address"),
         ] {
             if let Some(pods) = tally.some("pod", "pods") {
                 self.notes.left_out(self.source, None, format!("{pods} {what}"));
@@ -321,7 +323,7 @@ fn kind(object: &Node) -> &str {
     object.get("kind").and_then(Node::text).unwrap_or_default()
 }
 
-/// The place where an object begins.
+/// The beginning of an object.
 fn line_of(object: &Node) -> Span {
     object.at.start..object.at.start
 }
@@ -350,7 +352,7 @@ fn is_same_namespace(one: &Node, other: &Node) -> bool {
     space(one) == space(other)
 }
 
-/// Returns true where `object` names `owner` among its owners.
+/// Returns true if `object` names `owner` among its owners.
 fn owns(owner: &Node, object: &Node) -> bool {
     let name = owner.path(&["metadata", "name"]).and_then(Node::text);
     let owners = object.path(&["metadata", "ownerReferences"]).map(Node::items).unwrap_or_default();
@@ -359,7 +361,8 @@ fn owns(owner: &Node, object: &Node) -> bool {
     name.is_some() && is_same_namespace(owner, object) && owners.iter().any(is_owner)
 }
 
-/// Returns true for a pod of this object that the cluster runs: it is owned by it, or has the labels by which the object selects its pods.
+/// Returns true for a pod of this object that the cluster runs: it is owned by it, or has the labels by which the
+/// object selects its pods.
 fn runs(workload: &Node, pod: &Node) -> bool {
     if is_manifest(pod) || !is_same_namespace(workload, pod) {
         return false;

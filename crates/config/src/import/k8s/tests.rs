@@ -1,7 +1,7 @@
 use super::*;
 use crate::link::LinkFile;
 
-/// What `kubectl get pods -A -o json` prints, as far as it is looked at.
+/// The relevant part of the output of `kubectl get pods -A -o json`.
 fn pods() -> String {
     let pod = |name: &str, spec: &str, annotations: &str, status: &str| {
         format!(
@@ -46,20 +46,18 @@ fn limits_of_pods_are_ceilings_of_equal_classes() {
     assert_eq!(up.link.matches[0].1.to_string(), "src net 10.244.0.5/32");
     assert_eq!(down.before, None);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(said[0], "1 pod in the network of the host, whose address is the node's");
-    assert!(said[1].starts_with("limits: each pod has a token bucket of its own there"), "{said:?}");
+    assert_eq!(said[0], "1 pod in the host network, which has the node's address");
+    assert!(said[1].starts_with("limits: Kubernetes polices each pod"), "{said:?}");
 }
 
 #[test]
 fn what_is_no_list_of_running_pods_of_one_node_is_refused() {
     let refused =
         |text: &str, node: Option<&str>| import("pods.json", text, &options(node)).expect_err("wrong").lines();
-    assert!(
-        refused("apiVersion: v1\nkind: List\n", None).contains("this is List, and neither a pod nor a list of pods")
-    );
-    assert!(refused("a: 1\n", None).starts_with("pods.json:1:1: error: this is of no kind"));
+    assert!(refused("apiVersion: v1\nkind: List\n", None).contains("this is List, not a pod or a list of pods"));
+    assert!(refused("a: 1\n", None).starts_with("pods.json:1:1: error: this has no kind"));
     assert!(refused("", None).contains("there is no object in this file"));
-    assert!(refused("{\"kind\": \"Node\"}", None).contains("this is Node, and neither a pod nor a list of pods"));
+    assert!(refused("{\"kind\": \"Node\"}", None).contains("this is Node, not a pod or a list of pods"));
     assert!(refused("{\"kind\": ", None).contains("this is not JSON"));
     assert!(refused(&pods(), None).contains("choose one with --node: node-1, node-2"));
     assert!(refused(&pods(), Some("node-3")).contains("there are pods on: node-1, node-2"));
@@ -97,10 +95,10 @@ fn pods_without_an_address_are_left_out_and_one_has_to_be_left() {
     assert_eq!(imported.links[0].link.names.id("shop/db"), None);
     assert_eq!(imported.kept, ["1 pods with their addresses, 1 of them with limits"]);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(said[0], "1 pod without an address, which do not run");
+    assert_eq!(said[0], "1 pod without an address (not running)");
     let none = bare.replace(r#""podIP": "10.244.0.5", "podIPs": [{"ip": "10.244.0.5"}, {"ip": "fd00::5"}]"#, "");
     let refused = import("pods.json", none, &options(Some("node-1"))).expect_err("nothing is left").lines();
-    assert!(refused.contains("no pod is left to import"), "{refused}");
+    assert!(refused.contains("there is no pod to import"), "{refused}");
 }
 
 /// The address of a pod that has ended may be another's by now.
@@ -139,7 +137,7 @@ fn pods_are_the_same_in_yaml() {
     );
     let bare = text.replace("10M", "1000000");
     let refused = import("pods.yaml", bare, &options(Some("node-1"))).expect_err("a number").lines();
-    assert!(refused.contains("is the number 1000000, and annotations are texts"), "{refused}");
+    assert!(refused.contains("is the number 1000000; annotations are strings"), "{refused}");
 }
 
 const MANIFESTS: &str = "apiVersion: v1
@@ -197,7 +195,7 @@ fn manifests_have_a_class_for_each_replica_that_no_frame_reaches_and_say_so() {
     of("objects without pods: 1 Service");
 }
 
-/// What runs is told by its address, and what asked for it adds nothing.
+/// Running pods have addresses, and the object that requested them adds no class.
 #[test]
 fn an_object_whose_pods_run_is_not_counted_again() {
     let running = |owner: &str, labels: &str| {
@@ -248,16 +246,16 @@ fn what_limits_nothing_or_cannot_be_read_is_said() {
         ("kind: Pod\nmetadata: {annotations: {kubernetes.io/ingress-bandwidth: 1M}}\n", "this Pod has no name"),
         (
             &own.replace("template:", "replicas: -1\n  template:"),
-            "a.yaml:4:13: error: \"replicas\" of the Deployment a is no whole number",
+            "a.yaml:4:13: error: \"replicas\" of the Deployment a is not a whole number",
         ),
         (&own.replace("template:", "replicas: 10001\n  template:"), "from 0 to 10000"),
-        (&own.replace("2M", "0"), "is the number 0, and annotations are texts"),
-        ("kind: Service\nmetadata: {name: a}\n", "this is Service, and neither a pod nor a list of pods"),
-        ("kind: Pod\nmetadata: {name: a}\n", "no pod is left to import"),
+        (&own.replace("2M", "0"), "is the number 0; annotations are strings"),
+        ("kind: Service\nmetadata: {name: a}\n", "this is Service, not a pod or a list of pods"),
+        ("kind: Pod\nmetadata: {name: a}\n", "there is no pod to import"),
     ] {
         let refused = of(text).expect_err(said).lines();
         assert!(refused.contains(said), "{refused}");
     }
     let none = of(&own.replace("template:", "replicas: 0\n  template:")).expect_err("no pod").lines();
-    assert!(none.contains("no pod is left to import"), "{none}");
+    assert!(none.contains("there is no pod to import"), "{none}");
 }

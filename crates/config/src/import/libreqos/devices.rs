@@ -19,18 +19,18 @@ pub(super) struct Circuit {
     pub(super) name: String,
     /// Its first row.
     pub(super) at: Span,
-    /// What it is called, for people.
+    /// Name for people.
     pub(super) remark: String,
     /// The position of its node; `None` directly below the link.
     pub(super) parent: Option<usize>,
     /// In bit/s: of each direction the least and the most.
     rates: [[u64; 2]; 2],
-    /// What keeps its queue, in each direction.
+    /// Queue discipline in each direction.
     sqm: [Sqm; 2],
     pub(super) prefixes: Vec<Prefix>,
 }
 
-/// How a circuit's queue is kept.
+/// Queue discipline of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sqm {
     /// The default of the whole installation, which is cake.
@@ -56,7 +56,7 @@ impl Circuit {
     }
 }
 
-/// The columns that are read, and what they are called, without "mbps", in small letters and with blanks.
+/// The columns and their names, without "mbps", in lower case and with blanks.
 const COLUMNS: [(Column, &[&str]); 14] = [
     (Column::Circuit, &["circuit id", "id"]),
     (Column::CircuitName, &["circuit name"]),
@@ -74,7 +74,7 @@ const COLUMNS: [(Column, &[&str]); 14] = [
     (Column::Sqm, &["sqm"]),
 ];
 
-/// Columns that say nothing of who gets what.
+/// Columns without influence on rates.
 const IGNORED: [&str; 2] = ["mac", "anchor node id"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,13 +95,13 @@ enum Column {
     Sqm,
 }
 
-/// The name of a column without what differs between versions: capitals, underscores, and the unit at its end.
+/// Normalises the name of a column over versions: capitals, underscores, and the unit at its end.
 fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace('_', " ");
     name.strip_suffix("mbps").unwrap_or(&name).trim().to_owned()
 }
 
-/// Where the columns are.
+/// Positions of the columns.
 struct Head {
     names: Vec<String>,
     places: [Option<usize>; COLUMNS.len()],
@@ -119,7 +119,7 @@ impl Head {
             match COLUMNS.iter().find(|(_, known)| known.contains(&name.as_str())) {
                 Some((column, _)) if head.places[*column as usize].is_some() => {
                     let what = format!("two columns are called \"{}\"", head.names[place]);
-                    wrong(at.clone(), what, "leave one of them out", log);
+                    wrong(at.clone(), what, "remove one of them", log);
                 }
                 Some((column, _)) => head.places[*column as usize] = Some(place),
                 None if IGNORED.contains(&name.as_str()) => {}
@@ -142,21 +142,17 @@ impl Head {
             .chain((head.place(Column::Ipv4).is_none() && head.place(Column::Ipv6).is_none()).then_some("ipv4"))
             .collect();
         if !absent.is_empty() {
-            let what = format!("the first row names no column \"{}\"", absent.join("\", \""));
+            let what = format!("the first row has no column \"{}\"", absent.join("\", \""));
             let help = "begin the file with: Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment";
             wrong(at.clone(), what, help, log);
             return None;
         }
         if head.has_one_rate {
-            let what = "one rate for each direction, as in versions up to 0.7: taken for minimum and maximum, so that spare bandwidth goes by it";
+            let what = "one rate for each direction, as in versions up to 0.7: used as minimum and maximum, so spare bandwidth is shared by it";
             notes.changed(source, Some(at.clone()), what.to_owned());
         }
         if !unknown.is_empty() {
-            notes.left_out(
-                source,
-                Some(at.clone()),
-                format!("the columns \"{}\", which nobody here knows", unknown.join("\", \"")),
-            );
+            notes.left_out(source, Some(at.clone()), format!("the unknown columns \"{}\"", unknown.join("\", \"")));
         }
         Some(head)
     }
@@ -171,15 +167,15 @@ impl Head {
         self.names.iter().map(String::as_str).filter(came_later).collect()
     }
 
-    /// The fields of a row, one for each column. More fields than columns are those of a comment with commas in it, and only what stands behind
-    /// the comment is taken from the right; nothing else is ever shifted.
+    /// Returns the fields of a row, one for each column. Extra fields are those of a comment with commas, and only the
+    /// fields after the comment are taken from the right; nothing else is ever shifted.
     fn fields(&self, row: &StringRecord, at: &Span, commas: &mut Tally, log: &mut Log) -> Option<Vec<String>> {
         let columns = self.names.len();
         let fields: Vec<&str> = row.iter().collect();
         let owned = |fields: &[&str]| fields.iter().map(|&field| field.to_owned()).collect::<Vec<_>>();
         if fields.iter().any(|field| field.contains(['\n', '\r'])) {
             let what = "a quote is not closed on its line";
-            wrong(at.clone(), what, "a quote within quotes is written twice: \"\"", log);
+            wrong(at.clone(), what, "double a quote within quotes: \"\"", log);
             return None;
         }
         if fields.len() == columns {
@@ -203,23 +199,23 @@ impl Head {
         let help = if short > 0 && short == later.len() {
             let missing = later.join("\" and \"");
             format!(
-                "rows of earlier versions have nothing for \"{missing}\": take that out of the first row, or leave an empty field for each in the rows"
+                "rows of earlier versions have no field \"{missing}\": remove it from the first row, or add an empty field to each row"
             )
         } else if short > 0 {
-            what += &format!(": nothing stands for \"{}\"", self.names[fields.len()..].join("\", \""));
+            what += &format!(": \"{}\" is missing", self.names[fields.len()..].join("\", \""));
             format!(
-                "leave a field empty where there is nothing, or take the columns out of the first row, which has: {}",
+                "leave fields without a value empty, or remove the columns from the first row, which has: {}",
                 self.names.join(",")
             )
         } else {
-            "put fields with commas into quotes".to_owned()
+            "quote fields that contain commas".to_owned()
         };
         wrong(at.clone(), what, help, log);
         None
     }
 }
 
-/// What was said of many rows.
+/// Counts of findings that many rows have in common.
 #[derive(Debug, Default)]
 struct Tallies {
     commas: Tally,
@@ -229,7 +225,7 @@ struct Tallies {
     parents: Tally,
 }
 
-/// Reads the circuits. What is wrong is in the log.
+/// Reads the circuits. Errors are in the log.
 pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes, log: &mut Log) -> Vec<Circuit> {
     let text = source.inner();
     // Spreadsheets begin a file with a mark of its encoding.
@@ -244,7 +240,7 @@ pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes
     let mut reading =
         Reading { source, network, circuits: Vec::new(), by_id: HashMap::new(), tallies: Tallies::default() };
     let mut head = None;
-    // What is in memory and is UTF-8 can always be read.
+    // UTF-8 in memory can always be read.
     while reader.read_record(&mut row).unwrap_or(false) {
         let start = mark + row.position().map_or(0, |at| at.byte() as usize);
         let at = row_span(text, start..mark + reader.position().byte() as usize);
@@ -257,7 +253,7 @@ pub(super) fn read(source: &Source, network: Option<&Network>, notes: &mut Notes
         }
     }
     if head.is_none() {
-        wrong(0..0, "the file is empty", "its first row has the names of its columns", log);
+        wrong(0..0, "the file is empty", "the first row must name the columns", log);
     }
     reading.finish(notes, log)
 }
@@ -284,7 +280,7 @@ impl Reading<'_> {
                 let help = match row.len() == head.names.len() {
                     true => "write a number of Mbit/s above 0, such as 2.5".to_owned(),
                     false => format!(
-                        "this row has {} fields for {} columns: put fields with commas into quotes",
+                        "this row has {} fields for {} columns: quote fields that contain commas",
                         row.len(),
                         head.names.len()
                     ),
@@ -354,14 +350,15 @@ impl Reading<'_> {
         let circuit = &mut self.circuits[known];
         if circuit.parent != parent {
             let what = format!("the circuit {id} has devices below different nodes");
-            let help = "give it one parent node, or give the service at the other place a circuit of its own";
+            let help = "give it one parent node, or give the service at the other node its own circuit";
             wrong_also(at, what, help, circuit.at.clone(), "first here", log);
             return;
         }
         if circuit.rates != rates {
             let line = 1 + self.source.inner()[..circuit.at.start].matches('\n').count();
-            let what =
-                format!("the circuit {id} has other rates here than in line {line}, whose rates count, as in LibreQoS");
+            let what = format!(
+                "the circuit {id} has different rates here and in line {line}; those of line {line} apply, as in LibreQoS"
+            );
             notes.changed(self.source, Some(at), what);
         }
         for (known, sqm) in circuit.sqm.iter_mut().zip(sqm) {
@@ -372,7 +369,7 @@ impl Reading<'_> {
         circuit.prefixes.extend(prefixes);
     }
 
-    /// Its node; `None` where there is none of that name, and within it `None` for the link.
+    /// Returns its node; `None` if there is none of that name, and within it `None` for the link.
     fn parent(&mut self, id: &str, name: &str, at: &Span, log: &mut Log) -> Option<Option<usize>> {
         if name.is_empty() && id.is_empty() || name.eq_ignore_ascii_case("none") {
             return Some(None);
@@ -395,7 +392,7 @@ impl Reading<'_> {
         found
     }
 
-    /// Adds what stands in a field; `None` where something is wrong with it.
+    /// Adds the addresses of a field; `None` if one is invalid.
     fn addresses(&mut self, field: &str, v6: bool, at: &Span, all: &mut Vec<Prefix>, log: &mut Log) -> Option<()> {
         let kind = if v6 { "IPv6" } else { "IPv4" };
         for text in field.split([',', ';', ' ']).filter(|text| !text.is_empty()) {
@@ -407,9 +404,9 @@ impl Reading<'_> {
                     all.push(prefix);
                 }
                 None => {
-                    let what = format!("\"{text}\" is no {kind} address or prefix");
+                    let what = format!("\"{text}\" is not an {kind} address or prefix");
                     let help = if v6 { "write 2001:db8::/56" } else { "write 100.64.0.1 or 100.64.0.0/29" };
-                    wrong(at.clone(), what, format!("{help}, several with commas between them in quotes"), log);
+                    wrong(at.clone(), what, format!("{help}; several are quoted and separated by commas"), log);
                     return None;
                 }
             }
@@ -433,30 +430,30 @@ impl Reading<'_> {
             }
         };
         let Tallies { commas, host_bits, without_address, without_id, parents } = tallies;
-        tell(commas, true, "row", "rows", "with commas in a comment without quotes, taken for a part of the comment");
+        tell(commas, true, "row", "rows", "with unquoted commas in a comment, read as part of the comment");
         tell(
             host_bits,
             true,
             "row",
             "rows",
-            "with bits behind the length of a prefix, which are cleared: 10.0.0.5/24 is 10.0.0.0/24",
+            "with bits set beyond the prefix length, which are cleared: 10.0.0.5/24 is 10.0.0.0/24",
         );
-        tell(without_id, true, "row", "rows", "without a circuit id, each a circuit of its own");
-        let hint = "whose parent node is left aside: --network network.json says what the nodes are";
+        tell(without_id, true, "row", "rows", "without a circuit id, each read as its own circuit");
+        let hint = "whose parent node is ignored: pass the nodes with --network network.json";
         tell(parents, false, "row", "rows", hint);
-        tell(without_address, false, "circuit", "circuits", "without an address, which no frame could be told by");
+        tell(without_address, false, "circuit", "circuits", "without an address, which no frame can match");
         if self.circuits.is_empty() && !log.has_errors() {
             let why = without_address.some("circuit has", "circuits have");
             let why = why.map_or("there is none".to_owned(), |circuits| format!("{circuits} no address"));
-            let help = "frames are told apart by addresses alone: give each circuit one in IPv4 or IPv6";
+            let help = "frames are matched by address only: give each circuit an IPv4 or IPv6 address";
             let at = without_address.first.clone().unwrap_or(0..0);
-            wrong(at, format!("no circuit is left to import: {why}"), help, log);
+            wrong(at, format!("there is no circuit to import: {why}"), help, log);
         }
         self.circuits
     }
 }
 
-/// Mbit/s with decimals in bit/s; what is below 1 bit/s is cut off.
+/// Converts Mbit/s with decimals to bit/s; fractions of a bit/s are truncated.
 fn mbps(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -482,7 +479,7 @@ fn sqm(text: &str, at: &Span, log: &mut Log) -> Option<[Sqm; 2]> {
         [Some(down), Some(up)] => Some([down, up]),
         _ => {
             let help = "write cake, fq_codel, none, or one for each direction: cake/fq_codel, /none";
-            wrong(at.clone(), format!("\"{text}\" is no \"sqm\""), help, log);
+            wrong(at.clone(), format!("\"{text}\" is not a value of \"sqm\""), help, log);
             None
         }
     }

@@ -20,26 +20,26 @@ pub(super) struct Network {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: String,
-    /// Where its name stands.
+    /// Place of its name.
     pub(super) at: Span,
-    /// The position of the nearest node above it that is not virtual; of a virtual node, what its children hang below.
+    /// Position of the nearest real node above it; for a virtual node, the parent of its children.
     pub(super) parent: Option<usize>,
     /// True if it only groups others, and limits nothing.
     pub(super) is_virtual: bool,
-    /// Site, AP or whatever is written.
+    /// Type of the node: Site, AP or any other.
     pub(super) kind: String,
-    /// In bit/s, down and up; the largest number where neither it nor a node above it says so.
+    /// In bit/s, down and up; the largest number if neither it nor a node above it has one.
     rates: [u64; 2],
 }
 
 impl Node {
-    /// In bit/s: its own, or that of the node above it where it says nothing. `None` where nothing does.
+    /// Returns the capacity in bit/s: its own, or that of the nearest node above with one. `None` if there is none.
     pub(super) fn capacity(&self, direction: Direction) -> Option<u64> {
         Some(self.rates[direction as usize]).filter(|&rate| rate < u64::MAX)
     }
 }
 
-/// Largest capacity, in Mbit/s: what a link may have.
+/// Maximum capacity in Mbit/s: that of a link.
 const MAX_MBPS: f64 = 1_000_000.0;
 
 impl Network {
@@ -62,18 +62,19 @@ impl Network {
             reading.children(&document, None, "the file", 0..0);
             let (unknown, without_rate) = (reading.unknown, std::mem::take(&mut reading.without_rate));
             if let Some(nodes) = without_rate.some("node has", "nodes have") {
-                let what = format!("{nodes} no capacity, or 0: that of the node above holds, as in LibreQoS");
+                let what =
+                    format!("{nodes} no capacity, or 0: the capacity of the parent node applies, as in LibreQoS");
                 notes.changed(source, without_rate.first.clone(), what);
             }
             if unknown > 0 {
-                notes.left_out(source, None, format!("{unknown} keys of nodes that say nothing of rates"));
+                notes.left_out(source, None, format!("{unknown} keys of nodes that are not rates"));
             }
         }
         if log.has_errors() { Err(log.into_errors()) } else { Ok(network) }
     }
 
-    /// The position of the node that circuits of this name or id hang below: `None` where there is no such node, and within it `None` for
-    /// the link itself.
+    /// Finds the position of the node of circuits by name or id: `None` if there is no such node, and within it `None`
+    /// for the link itself.
     pub(super) fn find(&self, id: &str, name: &str) -> Option<Option<usize>> {
         let place = self.by_id.get(id).filter(|_| !id.is_empty()).or_else(|| self.by_name.get(name))?;
         let node = &self.nodes[*place];
@@ -92,7 +93,7 @@ impl Network {
         used
     }
 
-    /// Names of the nodes, for whoever wrote another.
+    /// Names of the nodes, for suggestions.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
@@ -130,8 +131,8 @@ impl Reading<'_> {
         // LibreQoS takes the last of them, so that nodes of the others vanish without a word.
         let twice = |key: &str| value.entries().iter().filter(|(known, _)| known == key).count() > 1;
         if let Some((key, _)) = value.entries().iter().find(|(key, _)| twice(key)) {
-            let what = format!("\"{key}\" stands twice in the node \"{name}\", and LibreQoS reads the last one only");
-            wrong(at, what, "write it once, with all of what both say", self.log);
+            let what = format!("\"{key}\" is given twice in the node \"{name}\"; LibreQoS reads only the last one");
+            wrong(at, what, "merge both into one", self.log);
             return;
         }
         let is_virtual = value.get("virtual") == Some(&Json::Bool(true));
@@ -159,7 +160,7 @@ impl Reading<'_> {
         let place = self.network.nodes.len();
         if let Some(&first) = self.network.by_name.get(name) {
             let first = self.network.nodes[first].at.clone();
-            let help = "circuits name their node, so rename one of them";
+            let help = "circuits refer to nodes by name: rename one of them";
             wrong_also(at, format!("there are two nodes named \"{name}\""), help, first, "first here", self.log);
             return;
         }
@@ -177,7 +178,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Where the next node of this name stands.
+    /// Returns the place of the next node of this name.
     fn place(&mut self, name: &str) -> Span {
         let quoted = serde_json::Value::from(name).to_string();
         let mut from = self.from;

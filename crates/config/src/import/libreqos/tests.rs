@@ -5,8 +5,8 @@ use crate::import::ImportedLink;
 use crate::link::LinkFile;
 use crate::problem::ProblemKind;
 
-/// A file with the oddities of those that are published: comments, quotes with commas, several addresses in a field, two devices of a circuit,
-/// fractions, a queue for each direction, commas in a comment without quotes.
+/// A file with the oddities of those that are published: comments, quotes with commas, several addresses in a field,
+/// two devices of a circuit, fractions, a queue for each direction, commas in a comment without quotes.
 const DEVICES: &str = "\u{feff}# written by hand\r\n\
     Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment,sqm\r\n\
     # between rows\r\n\
@@ -69,7 +69,7 @@ fn every_rate_address_and_parent_is_as_the_files_say_in_each_direction() {
     assert_eq!((down.name.as_str(), up.name.as_str()), ("down", "up"));
     assert_eq!(down.link.tree.link().rate.bps(), 100 * MBIT);
     assert_eq!(up.link.tree.link().rate.bps(), 50 * MBIT);
-    // Nodes: what is below them is guaranteed, and their capacity is the ceiling. A virtual one is none.
+    // A node is guaranteed the sum below it, and its capacity is the ceiling. A virtual node has none.
     assert_eq!(class(&down.link, "Mast"), ("link".into(), 3_500_000, Some(100 * MBIT)));
     assert_eq!(class(&down.link, "Tower"), ("Mast".into(), 2_500_000, Some(60_500_000)));
     assert_eq!(class(&down.link, "Hut"), ("Mast".into(), MBIT, Some(200 * MBIT)));
@@ -81,7 +81,7 @@ fn every_rate_address_and_parent_is_as_the_files_say_in_each_direction() {
     assert_eq!(class(&down.link, "10"), ("link".into(), MBIT, Some(40 * MBIT)));
     assert_eq!(matches(&down.link, "7"), ["dst net 100.64.1.1/32", "dst net 100.64.1.2/32", "dst net 2001:db8:1::/56"]);
     assert_eq!(matches(&up.link, "9"), ["src net 100.64.2.0/29", "src net 100.64.2.9/32"]);
-    // What contains the others comes behind them, as the longest prefix counts in LibreQoS.
+    // Prefixes that contain others come last, because LibreQoS uses the longest prefix.
     let last = down.link.matches.last().unwrap();
     assert_eq!((down.link.names.name(last.0), last.1.to_string()), ("10", "dst net 100.64.0.0/10".to_owned()));
     // 8 has no queue management on the way up.
@@ -109,7 +109,7 @@ fn htb_beside_it_has_the_capacities_quanta_and_priorities_that_libreqos_sets_up(
     // The same classes, but for frames.
     let names = |link: &LinkFile| link.names.iter().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(before), names(&link.link));
-    // And it is what is handed out where it is to be kept.
+    // The same is returned with --as-is.
     let kept = made(DEVICES, Some(NETWORK), &Options { as_is: true, ..Options::default() });
     assert_eq!(kept.links[0].link.scheduler, "htb");
     assert_eq!(kept.links[0].link.matches.len(), link.link.matches.len());
@@ -126,7 +126,7 @@ fn minimums_that_do_not_fit_are_scaled_down_and_said_of_their_node_with_both_num
     assert_eq!(class(&link.link, "a"), ("AP".into(), 30 * MBIT, Some(90 * MBIT)));
     assert_eq!(class(&link.link, "b"), ("AP".into(), 10 * MBIT, Some(90 * MBIT)));
     let note = imported.notes.iter().find(|note| note.to_string().contains("scaled down")).unwrap();
-    assert!(note.to_string().contains("below \"AP\" are 80 Mbit/s together, and it has 40 Mbit/s"), "{note}");
+    assert!(note.to_string().contains("below \"AP\" add up to 80 Mbit/s, more than its 40 Mbit/s"), "{note}");
     assert_eq!(note.location().file, "network.json");
     // LibreQoS gives them 1 Mbit/s each.
     let before = link.link_before.as_ref().unwrap();
@@ -146,7 +146,7 @@ fn what_changed_and_what_was_left_out_is_said_at_its_place() {
         all.map(|note| format!("{}:{}: {note}", note.location().file, note.location().line)).collect::<Vec<_>>()
     };
     let [changed, left_out] = [true, false].map(of);
-    for expected in ["devices.csv:5: 1 row with commas in a comment", "quanta:", "cake, of 3 circuits"] {
+    for expected in ["devices.csv:5: 1 row with unquoted commas in a comment", "quanta:", "cake, of 3 circuits"] {
         assert!(changed.iter().any(|note| note.contains(expected)), "{expected} in {changed:#?}");
     }
     assert_eq!(left_out, ["network.json:9: the node \"Empty\" has no circuit"]);
@@ -169,7 +169,7 @@ fn rows_of_earlier_versions_below_a_later_first_row_are_told_apart_by_what_they_
         errors.starts_with("devices.csv:2:1: error: this row has 13 fields, and there are 15 columns;"),
         "{errors}"
     );
-    assert!(errors.contains("have nothing for \"Parent Node ID\" and \"Anchor Node ID\": take that out"), "{errors}");
+    assert!(errors.contains("have no field \"Parent Node ID\" and \"Anchor Node ID\": remove it"), "{errors}");
     let mended = text.replace("Parent Node ID,Anchor Node ID,", "");
     assert_eq!(made(&mended, Some(NETWORK), &Options::default()).links.len(), 1);
 }
@@ -179,7 +179,7 @@ fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
     for (row, said) in [
         (
             "2,a,1,b,Tower,,10.0.0.2,,1,1,2,2",
-            "this row has 12 fields, and there are 13 columns: nothing stands for \"Comment\"",
+            "this row has 12 fields, and there are 13 columns: \"Comment\" is missing",
         ),
         ("2", "this row has 1 field, and there are 13 columns"),
         // An address with a comma and no quotes shifts what follows: nothing of it is taken.
@@ -191,9 +191,9 @@ fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
         ("2,a,1,b,Tower,,10.0.0.2,,-1,1,2,2,", "\"Download Min Mbps\" is \"-1\""),
         ("2,a,1,b,Tower,,10.0.0.2,,3,1,2,2,", "\"Download Min Mbps\" of 3 is above \"Download Max Mbps\" of 2"),
         ("2,a,1,b,Towr,,10.0.0.2,,1,1,2,2,", "there is no node \"Towr\"; did you mean \"Tower\"?"),
-        ("2,a,1,b,Tower,,10.0.0,,1,1,2,2,", "\"10.0.0\" is no IPv4 address"),
-        ("2,a,1,b,Tower,,2001:db8::1,,1,1,2,2,", "\"2001:db8::1\" is no IPv4 address"),
-        ("2,a,1,b,Tower,,,10.0.0.2,1,1,2,2,", "\"10.0.0.2\" is no IPv6 address"),
+        ("2,a,1,b,Tower,,10.0.0,,1,1,2,2,", "\"10.0.0\" is not an IPv4 address"),
+        ("2,a,1,b,Tower,,2001:db8::1,,1,1,2,2,", "\"2001:db8::1\" is not an IPv4 address"),
+        ("2,a,1,b,Tower,,,10.0.0.2,1,1,2,2,", "\"10.0.0.2\" is not an IPv6 address"),
         ("2,\"a,1,b,Tower,,10.0.0.2,,1,1,2,2,", "fields, and there are 13 columns"),
         ("1,a,1,b,Hut,,10.0.0.2,,1,1,2,2,", "the circuit 1 has devices below different nodes"),
     ] {
@@ -205,7 +205,7 @@ fn a_row_that_is_wrong_is_refused_by_its_line_and_columns_are_never_shifted() {
         refused(&with_row("2,\"a,1,b,Tower,,10.0.0.2,,1,1,2,2,\n3,\"c,1,b,Tower,,10.0.0.3,,1,1,2,2,"), Some(NETWORK));
     assert!(errors.contains("devices.csv:3:1: error: "), "{errors}");
     let sqm = with_row("").replace("Comment\n", "Comment,sqm\n").replace("2,2,\n", "2,2,,cake/fast\n");
-    assert!(refused(&sqm, Some(NETWORK)).contains("devices.csv:2:1: error: \"cake/fast\" is no \"sqm\""));
+    assert!(refused(&sqm, Some(NETWORK)).contains("devices.csv:2:1: error: \"cake/fast\" is not a value of \"sqm\""));
 }
 
 #[test]
@@ -213,26 +213,26 @@ fn a_head_or_a_network_that_says_too_little_is_refused() {
     for (devices, said) in [
         ("", "the file is empty"),
         ("# nothing\n", "the file is empty"),
-        ("7,a,1,b,Tower,,10.0.0.1,,1,1,2,2,\n", "the first row names no column \"download min\""),
-        ("Circuit ID,IPv4,Download Min,Upload Min,Download Max\n", "names no column \"upload max\""),
+        ("7,a,1,b,Tower,,10.0.0.1,,1,1,2,2,\n", "the first row has no column \"download min\""),
+        ("Circuit ID,IPv4,Download Min,Upload Min,Download Max\n", "has no column \"upload max\""),
         ("IPv4,IPv4,Download Min,Upload Min,Download Max,Upload Max\n", "two columns are called \"IPv4\""),
-        ("IPv4,Download Min,Upload Min,Download Max,Upload Max\n", "no circuit is left to import: there is none"),
+        ("IPv4,Download Min,Upload Min,Download Max,Upload Max\n", "there is no circuit to import: there is none"),
         (
             "IPv4,Download Min,Upload Min,Download Max,Upload Max\n,1,1,2,2\n",
-            "no circuit is left to import: 1 circuit has no address",
+            "there is no circuit to import: 1 circuit has no address",
         ),
     ] {
         let errors = refused(devices, Some(NETWORK));
         assert!(errors.contains(said), "{devices}: {errors}");
     }
     let sound = with_row("");
-    assert!(refused(&sound, None).contains("nothing says what the link carries"));
+    assert!(refused(&sound, None).contains("the rate of the link is unknown"));
     for (network, said) in [
         ("{\n\"A\": }", "network.json:2:6: error: this is not JSON"),
         ("[1]", "the nodes of the file are a list, not an object"),
         ("{\"Tower\": 5}", "the node \"Tower\" is a number, not an object"),
-        ("{\"Tower\": {\"uploadBandwidthMbps\": 5}}", "nothing says what the link carries"),
-        ("{}", "nothing says what the link carries"),
+        ("{\"Tower\": {\"uploadBandwidthMbps\": 5}}", "the rate of the link is unknown"),
+        ("{}", "the rate of the link is unknown"),
         ("{\"Tower\": {\"downloadBandwidthMbps\": -1, \"uploadBandwidthMbps\": 5}}", "of the node \"Tower\" is -1"),
         (
             "{\"Tower\": {\"downloadBandwidthMbps\": 5, \"uploadBandwidthMbps\": 5, \"children\": [1]}}",
@@ -261,8 +261,8 @@ fn devices_of_a_circuit_share_its_rates_and_an_address_of_two_circuits_stays_wit
     assert_eq!(link.names.id("3"), None);
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
     let says = |text: &str| said.iter().any(|note| note.contains(text));
-    assert!(says("the circuit 1 has other rates here than in line 2, whose rates count"), "{said:#?}");
-    assert!(says("10.0.0.9/32 belongs to the circuit \"1\" of line 2 already"), "{said:#?}");
+    assert!(says("the circuit 1 has different rates here and in line 2; those of line 2 apply"), "{said:#?}");
+    assert!(says("10.0.0.9/32 belongs to circuit \"1\" of line 2; it is removed"), "{said:#?}");
     // Of IPv6 LibreQoS does not take it.
     let rows = with_row("2,b,3,d,Tower,,,2001:db8::/64,1,1,2,2,\n3,c,4,d,Tower,,,2001:db8::/64,1,1,2,2,");
     let errors = refused(&rows, Some(NETWORK));
@@ -274,7 +274,7 @@ fn without_a_network_all_circuits_hang_off_the_link_and_nodes_are_found_by_their
     let options = Options { rate: Rate::from_bps(10 * MBIT).ok(), ..Options::default() };
     let imported = made(&with_row(""), None, &options);
     assert_eq!(class(&imported.links[0].link, "1").0, "link");
-    assert!(imported.notes.iter().any(|note| note.to_string().contains("whose parent node is left aside")));
+    assert!(imported.notes.iter().any(|note| note.to_string().contains("whose parent node is ignored")));
     let devices = "Circuit ID,Parent Node,Parent Node ID,Anchor Node ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,Hütte,hut-1,x,10.0.0.1,1,1,2,2\n";
     let imported = made(devices, Some(NETWORK), &Options::default());
     assert_eq!(class(&imported.links[0].link, "1").0, "Hut");
@@ -369,14 +369,14 @@ fn one_rate_for_each_direction_is_minimum_and_maximum() {
         assert_eq!((guarantee, ceiling), (rate, Some(rate)), "{name}");
     }
     assert!(imported.notes.iter().any(|note| note.to_string().starts_with("one rate for each direction")));
-    // A minimum beside it is another version's, whose maximum is missing.
+    // A minimum beside it belongs to another version, whose maximum is missing.
     let mixed = devices.replace("Download,Upload", "Download Min,Upload");
-    assert!(refused(&mixed, None).contains("names no column"));
+    assert!(refused(&mixed, None).contains("has no column"));
 }
 
 #[test]
 fn a_key_that_stands_twice_in_a_node_is_refused() {
     let network = "{\"S\": {\"downloadBandwidthMbps\": 9, \"uploadBandwidthMbps\": 9,\n \"children\": {\"A\": {}}, \"children\": {\"B\": {}}}}";
     let lines = refused("ID,IPv4,Download Min,Upload Min,Download Max,Upload Max\n1,10.0.0.1,1,1,2,2\n", Some(network));
-    assert!(lines.starts_with("network.json:1:2: error: \"children\" stands twice in the node \"S\""), "{lines}");
+    assert!(lines.starts_with("network.json:1:2: error: \"children\" is given twice in the node \"S\""), "{lines}");
 }

@@ -55,7 +55,7 @@ fn averages_are_ceilings_floors_guarantees_and_the_network_gives_rate_and_addres
     assert!(down.link_before.is_some() && up.before.is_none());
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
     assert!(
-        said.iter().any(|note| note.contains("an interface of lost has neither a MAC nor an address")),
+        said.iter().any(|note| note.contains("an interface of lost has neither a MAC nor an IP address")),
         "{said:#?}"
     );
     assert!(said.iter().any(|note| note.starts_with("2 peaks")), "{said:#?}");
@@ -69,7 +69,7 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     assert!(refused(&[("a.xml", "<domain>\n <x>\n</domain>")]).starts_with("a.xml:3:1: error: this is not XML"));
     assert!(refused(&[("a.xml", "\n<pool/>")]).contains("a.xml:2:1: error: this is a <pool>"));
     assert!(refused(&[("a.xml", NETWORK), ("b.xml", NETWORK)]).contains("b.xml:1:1: error: this is a second network"));
-    assert!(refused(&[("a.xml", NETWORK)]).contains("no interface with a MAC or an address is left to import"));
+    assert!(refused(&[("a.xml", NETWORK)]).contains("there is no interface with a MAC or an IP address to import"));
     let wrong = domain("web", "52:54:00:00:00:01", "<inbound average='fast'/>");
     assert!(
         refused(&[("a.xml", NETWORK), ("web.xml", &wrong)])
@@ -77,7 +77,7 @@ fn what_is_no_domain_and_no_network_is_refused_at_its_place() {
     );
     let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
     let bare = NETWORK.replace("<inbound average='1000' peak='5000' burst='5120'/>", "");
-    assert!(refused(&[("a.xml", &bare), ("web.xml", &web)]).contains("nothing says what the link carries down"));
+    assert!(refused(&[("a.xml", &bare), ("web.xml", &web)]).contains("the rate of the link down is unknown"));
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn averages_above_the_link_and_floors_above_their_average_are_cut() {
     let imported = imported.unwrap_or_else(|errors| panic!("{}", errors.lines()));
     let link = &imported.links[0];
     assert_eq!(class(&link.link, "web").1, Some(8_000_000));
-    // Floors of 8 and 0.8 Mbit/s in 8, and 1 kbit/s for what is no machine's.
+    // Floors of 8 and 0.8 Mbit/s in 8, and 1 kbit/s for other traffic.
     assert_eq!(class(&link.link, "db"), (Some(727_190), Some(800_000)));
-    // HTB's quantum, too, is that of what is left of the floor.
+    // HTB's quantum, too, is that of the rest of the floor.
     let before = link.link_before.as_ref().unwrap();
     assert_eq!(class(before, "db").1, Some(800_000));
     assert_eq!(before.tree.config(before.names.id("db").unwrap()).quantum, Some(10_000));
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert!(said.iter().any(|note| note.starts_with("the floors are 8.8 Mbit/s together")), "{said:#?}");
+    assert!(said.iter().any(|note| note.starts_with("the floors add up to 8.8 Mbit/s")), "{said:#?}");
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn rates_of_zero_and_a_lending_that_is_not_there_are_refused() {
     let as_is = Options { as_is: true, ..Options::default() };
     let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
     let errors = refused(&web, &as_is);
-    assert!(errors.contains("no interface has a floor down, so that libvirt lends nothing"), "{errors}");
-    assert!(errors.contains("leave --as-is out"), "{errors}");
+    assert!(errors.contains("no interface has a floor down, so --as-is has no lending to keep"), "{errors}");
+    assert!(errors.contains("remove --as-is"), "{errors}");
 }
 
 #[test]
@@ -144,13 +144,13 @@ fn machines_at_a_bridge_are_told_by_their_macs_or_the_addresses_of_their_filters
         assert_eq!(link.link.unreachable(), []);
     }
     let said: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    assert!(said.iter().any(|note| note.starts_with("2 interfaces are told by their MACs")), "{said:#?}");
-    // One MAC cannot tell two machines apart, and a MAC is six numbers.
+    assert!(said.iter().any(|note| note.starts_with("2 interfaces are matched by their MACs")), "{said:#?}");
+    // One MAC cannot identify two machines, and a MAC has six numbers.
     let refused = |texts: &[(&str, &str)]| import(texts, &options).expect_err("wrong").lines();
     let twin = bridged("twin", "52:54:00:00:00:01", "");
     assert!(refused(&[("a.xml", &web), ("b.xml", &twin)]).contains("web and twin both have the MAC 52:54:00:00:00:01"));
     let odd = bridged("odd", "52:54:00:00:01", "");
-    assert!(refused(&[("odd.xml", &odd)]).contains("odd.xml:5:7: error: \"52:54:00:00:01\" is no MAC"));
+    assert!(refused(&[("odd.xml", &odd)]).contains("odd.xml:5:7: error: \"52:54:00:00:01\" is not a MAC address"));
 }
 
 /// An interface has its own limits, else those of the port group that it names, else those of the default one.
@@ -172,7 +172,7 @@ fn limits_of_a_port_group_are_those_of_its_interfaces() {
         ("", "", (Some(40_000), Some(560_000))),
         (" portgroup='c'", "", (None, None)),
         (" portgroup='a'", "<bandwidth><inbound average='9'/></bandwidth>", (None, Some(72_000))),
-        // A bandwidth of its own that says nothing of this direction stands, too.
+        // A bandwidth of its own without this direction overrides, too.
         (" portgroup='a'", "<bandwidth><outbound average='9'/></bandwidth>", (None, None)),
     ] {
         let imported = of(group, own).unwrap_or_else(|errors| panic!("{}", errors.lines()));
@@ -186,8 +186,5 @@ fn limits_of_a_port_group_are_those_of_its_interfaces() {
     let imported =
         import(&[("web.xml", &web)], &Options { rate: Rate::from_bps(1_000_000).ok(), ..Options::default() });
     let said: Vec<String> = imported.unwrap().notes.iter().map(ToString::to_string).collect();
-    assert!(
-        said.iter().any(|note| note.contains("its port group \"a\" may have: give the network \"default\"")),
-        "{said:#?}"
-    );
+    assert!(said.iter().any(|note| note.contains("of an interface of web: pass the network \"default\"")), "{said:#?}");
 }

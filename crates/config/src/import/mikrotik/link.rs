@@ -1,4 +1,4 @@
-//! One link of queues: what it carries, its classes, and which frames are theirs.
+//! A link of queues: its rate, its classes, and their matches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -63,7 +63,7 @@ impl<'a> Reading<'a> {
                 self.tallies.priorities.push(queue.priority);
                 if matches.is_empty() && taken.default != Some(at) {
                     let what = format!(
-                        "what the queue \"{}\" takes: no match was found for it, so that nothing reaches its class until one is written",
+                        "WARNING: class of queue \"{}\" has no match and receives no traffic; write a match",
                         queue.name
                     );
                     self.notes.left_out(self.source, Some(queue.command.at.clone()), what);
@@ -96,7 +96,7 @@ impl<'a> Reading<'a> {
         }
         if let Some(floor) = others.and_then(|at| plan.classes[at].floor) {
             let what = format!(
-                "what no queue takes: RouterOS sends it at once; here it is the class \"others\", guaranteed {}",
+                "traffic of no queue: RouterOS sends it unqueued; here it is the class \"others\", guaranteed {}",
                 show_bps(floor)
             );
             self.notes.changed(self.source, None, what);
@@ -112,7 +112,7 @@ impl<'a> Reading<'a> {
                 .map_or_else(|| "at the top".to_owned(), |at| format!("below \"{}\"", plan.classes[at].name));
             let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
             let what = format!(
-                "the queues {whose} have a limit-at of {asked} together, and there are {}: they are scaled down in proportion",
+                "the limit-at of the queues {whose} add up to {asked}, more than {}: they are scaled down in proportion",
                 show_bps(over.has)
             );
             self.notes.changed(self.source, None, what);
@@ -120,7 +120,8 @@ impl<'a> Reading<'a> {
         Some(link)
     }
 
-    /// What the link of these queues carries in bit/s, and how that is known. `None` where it is not, and the log says so.
+    /// Returns the rate of the link of these queues in bit/s, and its source. `None` if it is unknown; the log has the
+    /// error.
     fn rate(&mut self, root: &Root<'_>, queues: &[&Queue<'a>]) -> Option<(u64, &'static str)> {
         let whose = &root.whose;
         if let Some(rate) = self.options.rate {
@@ -133,19 +134,19 @@ impl<'a> Reading<'a> {
         let mut at_top = queues.iter().filter(|queue| !names.contains(queue.parent));
         let sum = at_top.try_fold(0u64, |sum, queue| sum.checked_add(queue.max_limit?));
         let Some(sum) = sum.filter(|&sum| sum <= Rate::MAX.bps()) else {
-            let what = format!("nothing says what {whose} carries: a queue at the top has no max-limit");
-            self.wrong(&(0..0), what, "name it with --rate 100mbit");
+            let what = format!("the rate of {whose} is unknown: a topmost queue has no max-limit");
+            self.wrong(&(0..0), what, "pass --rate 100mbit");
             return None;
         };
         let what = format!(
-            "nothing says what {whose} carries; taken for it: {}, what the queues at the top may send together; --rate says it",
+            "the rate of {whose} is not given; assumed: {}, the sum of the topmost queues; set it with --rate",
             show_bps(sum)
         );
         self.notes.changed(self.source, None, what);
-        Some((sum, "what the queues at the top may send together"))
+        Some((sum, "the sum of the topmost queues"))
     }
 
-    /// Matches of target and destination of a simple queue; `None` where there are none.
+    /// Returns matches of target and destination of a simple queue; `None` if there are none.
     pub(super) fn target(&mut self, command: &Command, direction: Direction) -> Option<Vec<String>> {
         let there = |names: &[&str]| {
             names.iter().find_map(|name| command.find(name)).filter(|property| !property.value.is_empty())
@@ -166,8 +167,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Matches of a list of addresses; `None` where it is of interfaces, which a note says. Of a router whose queues name one interface alone, that is whatever
-    /// comes.
+    /// Returns matches of a list of addresses; `None` for interfaces, with a note. If the queues of a router name a
+    /// single interface, it matches all traffic.
     fn nets(&mut self, property: &Property, side: &str) -> Option<Vec<String>> {
         let mut all = Vec::new();
         for part in property.value.split(',') {
@@ -176,7 +177,7 @@ impl<'a> Reading<'a> {
                 Some((prefix, _)) => all.push(format!("{side} net {prefix}")),
                 None if self.only_interface == Some(part.trim()) => {
                     let what = format!(
-                        "\"{}={part}\": taken for all that no queue before it takes; run the gateway at that interface",
+                        "\"{}={part}\": read as all traffic that no earlier queue takes; run the gateway at that interface",
                         property.name
                     );
                     self.notes.changed(self.source, Some(property.at.clone()), what);
@@ -186,14 +187,14 @@ impl<'a> Reading<'a> {
                     let nets = self.router.nets_at(&[part.trim()]).unwrap_or_default();
                     all.extend(nets.iter().map(|net| format!("{side} net {net}")));
                     let what = format!(
-                        "\"{}={part}\": taken for its network (/ip address), without networks that are routed behind it",
+                        "\"{}={part}\": read as its network (/ip address), without networks routed behind it",
                         property.name
                     );
                     self.notes.changed(self.source, Some(property.at.clone()), what);
                 }
                 None => {
                     let what = format!(
-                        "\"{}={part}\": an interface, which no frame shows; the gateway's own interfaces are given to fairlink gateway",
+                        "\"{}={part}\": an interface, which frames do not carry; pass the gateway's own interfaces to fairlink gateway",
                         property.name
                     );
                     self.notes.left_out(self.source, Some(property.at.clone()), what);
@@ -204,7 +205,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The class of what no queue takes: a hundredth of the link, of `top` bit/s.
+/// Makes the class of traffic without a queue: a hundredth of the link, of `top` bit/s.
 fn rest_class(names: &mut ClassNames, top: u64, matches: Vec<String>) -> Class {
     let floor = Some((top / 100).max(1));
     Class {

@@ -1,11 +1,13 @@
-//! Packet marks of `/ip firewall mangle`: which frames get one, as a list of which the first match counts.
+//! Packet marks of `/ip firewall mangle`, as a list of frames and marks in which the first match applies.
 //!
-//! A packet goes through the chains, and in each of them rule by rule. A rule that marks it lets it go on, so that a later one may mark it again, unless it
-//! says `passthrough=no`, which ends the chain. Marks of connections last: what a packet's connection got from earlier packets is there from the start.
+//! A packet passes the chains, and each of them rule by rule. A marked packet continues, so that a later rule may mark
+//! it again, unless `passthrough=no` ends the chain. Marks of connections persist: a packet begins with the mark that
+//! earlier packets gave its connection.
 //!
-//! Frames are parted into regions, each with the marks that its packets have so far. The first region in the list whose match a frame meets is the frame's.
-//! A rule puts a region before each that it changes: what both match, with the new marks. The rules are gone through once for the first packet of a connection
-//! and [`LATER`] times for those that follow.
+//! Frames are divided into regions, each with the marks of its packets so far. A frame belongs to the first region in
+//! the list whose match it meets. A rule adds a region before each region that it changes: the intersection of both
+//! matches, with the new marks. The rules are evaluated once for the first packet of a connection and [`LATER`] times
+//! for later packets.
 
 mod conditions;
 
@@ -34,7 +36,7 @@ pub(super) struct Untold {
     pub(super) is_partial: bool,
 }
 
-/// What the rules do to the frames at a place.
+/// Effect of the rules on the frames at a place.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// In the order in which the first that matches counts.
@@ -44,7 +46,7 @@ pub(super) struct Marks {
     pub(super) taken: Vec<(Span, String)>,
 }
 
-/// Where frames are seen.
+/// Place at which frames are observed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place<'a> {
     /// The interface that all of them leave by.
@@ -67,7 +69,7 @@ const MAX_JUMPS: u8 = 8;
 /// A mark, by its position in the list of marks; `None` for none.
 type Mark = Option<usize>;
 
-/// What a packet has on its way.
+/// State of a packet in the chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     connection: Mark,
@@ -102,7 +104,7 @@ impl Asked {
     }
 }
 
-/// What a rule does to the packets that meet it.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug)]
 enum Action<'c> {
     Connection(Mark),
@@ -125,7 +127,8 @@ struct Rule<'c> {
     ends: bool,
 }
 
-/// What marks packets at `place`. A condition that no frame shows is taken as true only for marks that `is_used` is true of.
+/// Reads the rules that mark packets at `place`. A condition that frames do not carry is assumed true only for marks
+/// for which `is_used` is true.
 pub(super) fn read(
     commands: &[Command],
     router: &Router<'_>,
@@ -175,7 +178,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// A rule, as far as it can be read; `None` where it cannot or no packet meets it.
+    /// Reads a rule; `None` if it is not expressible or no packet meets it.
     fn rule(
         &mut self,
         rule: &'c Command,
@@ -191,7 +194,7 @@ impl<'c> Walk<'c> {
             "return" => Action::Return,
             _ => Action::Other,
         };
-        // `accept` is what a rule without an action does.
+        // `accept` is the default action.
         let ends = ["", "accept"].contains(&rule.get("action")) || rule.get("passthrough") == "no";
         if let (Action::Other, false) = (action, ends) {
             return None;
@@ -268,7 +271,7 @@ impl<'c> Walk<'c> {
         }
         prune(&mut regions);
         if self.is_too_much {
-            let why = format!("rules that part packets into more than {MAX_REGIONS} kinds");
+            let why = format!("rules that divide packets into more than {MAX_REGIONS} sets");
             self.made.untold.push(Untold { at: 0..0, mark: String::new(), why, is_partial: false });
         }
         let name = |mark: Mark| mark.map_or(String::new(), |mark| self.marks[mark].to_owned());
@@ -295,7 +298,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Puts before each region what meets the rule, with what the rule makes of its marks.
+    /// Adds before each region its intersection with the rule, with the new marks.
     fn apply(&mut self, rule: &Rule<'_>, level: u8, regions: &mut Vec<Region>) {
         let mut made: Vec<Region> = Vec::with_capacity(regions.len());
         for &Region { is, state } in regions.iter() {
@@ -339,7 +342,8 @@ fn prune(regions: &mut Vec<Region>) {
     regions.retain(|region| reach.add(&region.is).is_none());
 }
 
-/// The packet marks that a rule gives, or that depend on the mark of connections that it gives. One empty mark for a rule that gives none.
+/// The packet marks that a rule gives, or that depend on the mark of connections that it gives. One empty mark for a
+/// rule that gives none.
 fn told_marks(rule: &Command, all: &[&Command]) -> Vec<String> {
     let mark = rule.get("new-connection-mark");
     match rule.get("action") {

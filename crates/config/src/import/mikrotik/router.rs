@@ -1,7 +1,7 @@
-//! What an export says of the router around its queues: address lists, networks of interfaces, lists of interfaces.
+//! The router around the queues: address lists, networks of interfaces, lists of interfaces.
 //!
-//! No frame shows an interface. But an interface with an address has a network, and what goes to that network leaves by it. That is not so of an interface
-//! that leads on to others: one that a route goes by, or behind which addresses are translated.
+//! Frames do not carry interfaces. But an interface with an address has a network, and traffic to that network leaves
+//! by it. That does not hold for an interface of a route's gateway, or with address translation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::words::Command;
 use crate::import::prefixes;
 use crate::matching::{IpVersion, Match, Prefix};
 
-/// Most networks of an address list, or of what a list leaves out.
+/// Maximum number of networks of an address list, or of its exceptions.
 pub(super) const MAX_NETS: usize = 200;
 
 /// An address list.
@@ -22,11 +22,11 @@ struct List {
     is_filled: bool,
 }
 
-/// The networks that a condition stands for.
+/// The networks of a condition.
 #[derive(Debug)]
 pub(super) struct Nets {
     pub(super) nets: Vec<Prefix>,
-    /// What the networks leave out; `None` where they are all.
+    /// Description of the missing networks; `None` if none is missing.
     pub(super) lacks: Option<String>,
 }
 
@@ -85,13 +85,13 @@ impl<'c> Router<'c> {
         router
     }
 
-    /// The networks at these interfaces; `None` where one of them has none that is known.
+    /// Returns the networks at these interfaces; `None` if one of them has no known network.
     pub(super) fn nets_at(&self, interfaces: &[&str]) -> Option<Vec<Prefix>> {
         let all: Option<Vec<_>> = interfaces.iter().map(|interface| self.nets.get(interface)).collect();
         all.map(|all| all.into_iter().flatten().copied().collect()).filter(|nets: &Vec<_>| !nets.is_empty())
     }
 
-    /// The interfaces of a list; `None` where the file does not name them.
+    /// Returns the interfaces of a list; `None` if the file does not have them.
     pub(super) fn members(&self, list: &str) -> Option<&[&'c str]> {
         self.members.get(list).map(Vec::as_slice)
     }
@@ -104,14 +104,14 @@ impl<'c> Router<'c> {
         let (is_not, name) = name.strip_prefix('!').map_or((false, name), |name| (true, name));
         let Some(list) = self.lists.get(name) else {
             return Err(format!(
-                "the address list \"{name}\", of which this file has no entry (/ip firewall address-list)"
+                "the address list \"{name}\", which has no entry in this file (/ip firewall address-list)"
             ));
         };
         let lacks = match (list.names, list.is_filled) {
             (0, false) => None,
-            (0, true) => Some(format!("what rules add to the address list \"{name}\" while the router runs")),
+            (0, true) => Some(format!("addresses that rules add to the list \"{name}\" at run time")),
             (names, _) => Some(format!(
-                "{names} entries of the address list \"{name}\" that are no addresses, such as names of DNS"
+                "{names} entries of the address list \"{name}\" that are not addresses, such as DNS names"
             )),
         };
         match (list.nets.is_empty(), lacks) {

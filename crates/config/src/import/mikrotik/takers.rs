@@ -1,7 +1,7 @@
-//! Which queue takes which frames, in an order in which the matches of a queue stand together.
+//! Assigns frames to queues, in an order in which the matches of a queue are together.
 //!
-//! A packet has one mark. A tree gives it to the queue that asks for this mark. Simple queues are asked one after the other, by target and by mark; those
-//! without marks take any. What no queue takes goes on unlimited.
+//! A packet has one mark. A queue tree gives it to the queue of this mark. Simple queues are tried in order, by target
+//! and by mark; those without marks take any. Packets without a queue are not limited.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,14 +14,14 @@ use crate::matching::{Match, Reach};
 use crate::tc::order::{self, Order};
 use crate::tc::setup::Filter;
 
-/// A queue by its position, or `None` for what no queue takes.
+/// A queue by its position, or `None` for traffic without a queue.
 pub(super) type Taker = Option<usize>;
 
 /// The matches of each queue that has some.
 pub(super) struct Taken {
     /// In the order in which the first match counts.
     pub(super) by_taker: Vec<(Taker, Vec<String>)>,
-    /// The queue of frames that no match takes; `None` where it is none.
+    /// The queue of frames without a match; `None` if there is none.
     pub(super) default: Taker,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Taken {
 const MAX_PRUNED: usize = 2048;
 
 impl<'a> Reading<'a> {
-    /// What the leaves of these queues take of the frames at `place`.
+    /// Returns the matches of the leaves of these queues for frames at `place`.
     pub(super) fn takers(
         &mut self,
         place: Place<'_>,
@@ -64,7 +64,7 @@ impl<'a> Reading<'a> {
                 for (&at, targets) in leaves.iter().zip(&targets) {
                     let takes_any = marks(queues[at].command).next().is_none();
                     match targets {
-                        // A queue without a target that can be told takes nothing that is not marked.
+                        // A queue without an expressible target takes no unmarked frames.
                         None if takes_any || is_taken || !asks(at, mark) => {}
                         None => {
                             all.push((*is, Some(at)));
@@ -96,7 +96,7 @@ impl<'a> Reading<'a> {
         self.in_order(all, queues, without, has_marks)
     }
 
-    /// The marks of the frames at a place, with what is to be said of rules for marks that a queue takes.
+    /// Returns the marks of the frames at a place, and adds notes on rules for marks with a queue.
     fn marked(&mut self, place: Place<'_>, used: &HashSet<&str>) -> Vec<Marked> {
         let Marks { marked, untold, taken } =
             mangle::read(self.commands, &self.router, place, &|mark| used.contains(mark));
@@ -107,7 +107,7 @@ impl<'a> Reading<'a> {
             };
             let what = match rule.is_partial {
                 true => format!("a part of {whose}: {}", rule.why),
-                false => format!("{whose}: the match language has nothing like {}", rule.why),
+                false => format!("{whose}: not expressible as a match: {}", rule.why),
             };
             self.notes.left_out(self.source, Some(rule.at.clone()), what);
         }
@@ -120,7 +120,7 @@ impl<'a> Reading<'a> {
         marked
     }
 
-    /// Takes out frames that earlier ones cover. Said of targets, of which each was written by itself.
+    /// Removes targets that earlier ones cover, with notes.
     fn first_come(&mut self, all: Vec<(Match, Taker)>, queues: &[&Queue<'_>], has_marks: bool) -> Vec<(Match, Taker)> {
         let mut reach = Reach::default();
         let mut kept: Vec<(Match, Taker)> = Vec::new();
@@ -133,7 +133,8 @@ impl<'a> Reading<'a> {
                 .map(|at| queues[at])
                 .filter(|_| !has_marks && kept.get(earlier).is_none_or(|kept| kept.1 != taker));
             if let Some(queue) = queue {
-                let what = format!("\"{is}\" of the queue \"{}\": an earlier queue takes all of it", queue.name);
+                let what =
+                    format!("\"{is}\" of the queue \"{}\": an earlier queue takes all of its frames", queue.name);
                 self.notes.left_out(self.source, Some(queue.command.at.clone()), what);
             }
         }
@@ -170,7 +171,7 @@ impl<'a> Reading<'a> {
         let name = |taker: Taker| taker.map_or("others", |at| queues[at].name);
         if !is_compared {
             let what = format!(
-                "WARNING: {} matches, of which queues take turns, were not compared: a frame that several of them take may go to another class",
+                "WARNING: the order of {} matches of alternating queues was not compared: a frame that matches several may get another class",
                 all.len()
             );
             self.notes.changed(self.source, None, what);
@@ -178,7 +179,7 @@ impl<'a> Reading<'a> {
         for (earlier, later) in overtaken {
             let ((earlier, first), (later, second)) = (all[earlier], all[later]);
             let what = format!(
-                "WARNING: \"{later}\" of \"{}\" comes before \"{earlier}\" of \"{}\" now; a frame that both take goes to \"{}\"",
+                "WARNING: \"{later}\" of \"{}\" now precedes \"{earlier}\" of \"{}\"; a frame that matches both gets \"{}\"",
                 name(second),
                 name(first),
                 name(second)

@@ -1,7 +1,7 @@
-//! An export of RouterOS as commands: sections, properties, quotes, and lines that go on behind a backslash.
+//! An export of RouterOS as commands: sections, properties, quotes, and lines continued by a backslash.
 //!
-//! Source: RouterOS' documentation (configuration management, scripting) and exports that people have published, of versions 6 and 7.
-//! No scripts are read: an export has values where a script has variables and loops.
+//! Source: RouterOS' documentation (configuration management, scripting) and exports that people have published, of
+//! versions 6 and 7. No scripts are read: an export has values where a script has variables and loops.
 
 use super::super::notes::wrong;
 use crate::problem::{Log, Span};
@@ -13,7 +13,7 @@ pub(super) struct Command {
     pub(super) section: String,
     pub(super) verb: String,
     pub(super) properties: Vec<Property>,
-    /// Words that are no properties, in what is not `add`.
+    /// Words that are not properties, in commands other than `add`.
     pub(super) words: Vec<String>,
     pub(super) at: Span,
 }
@@ -27,7 +27,7 @@ pub(super) struct Property {
 }
 
 impl Command {
-    /// The value of a property; empty where it is not there.
+    /// The value of a property; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.find(name).map_or("", |property| &property.value)
     }
@@ -41,9 +41,9 @@ impl Command {
     }
 }
 
-/// Sections whose commands are looked at. What stands in others is passed over.
+/// Sections that are read. Others are ignored.
 const SECTIONS: [&str; 4] = ["queue tree", "queue simple", "queue type", "ip firewall mangle"];
-/// Sections that say what stands around the queues. A command there that is not understood is passed over.
+/// Sections with the surroundings of the queues. Unknown commands there are ignored.
 const AROUND: [&str; 6] = [
     "ip firewall address-list",
     "ip firewall filter",
@@ -59,9 +59,9 @@ const VERBS: [&str; 10] = ["add", "set", "remove", "print", "export", "disable",
 struct Word {
     text: String,
     at: Span,
-    /// Where the value begins in `text`, behind the first = that is not quoted.
+    /// Offset of the value in `text`, after the first unquoted =.
     value: Option<usize>,
-    /// True if a $ or a bracket stands outside of quotes, which only scripts have.
+    /// True if a $ or a bracket is outside of quotes, which only scripts have.
     script: bool,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
         let Some(first) = words.first() else { continue };
         if first.text.starts_with(':') {
             let what = format!("\"{}\" is a command of a script", first.text);
-            wrong(first.at.clone(), what, "give what /export prints on the router, which has values instead", log);
+            wrong(first.at.clone(), what, "pass the output of /export on the router, which has values instead", log);
             continue;
         }
         let mut rest = &words[..];
@@ -86,7 +86,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             let mut path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
             let verb = path.iter().position(|part| VERBS.contains(part));
             let words_of_path = match verb {
-                // What stands behind the verb belongs to the command.
+                // Words after the verb belong to the command.
                 Some(verb) => {
                     let with =
                         rest.iter().position(|word| word.text.split('/').any(|part| part == path[verb])).unwrap_or(0);
@@ -99,7 +99,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             match verb {
                 None => {
                     if let Some(word) = rest.get(words_of_path).filter(|_| SECTIONS.contains(&section.as_str())) {
-                        let what = format!("\"{}\" stands where a command should, such as add", word.text);
+                        let what = format!("\"{}\" is in the place of a command such as add", word.text);
                         wrong(word.at.clone(), what, "write /queue tree add name=...", log);
                     }
                     continue;
@@ -113,7 +113,7 @@ pub(super) fn commands(text: &str, log: &mut Log) -> Vec<Command> {
             }
         }
         if section.is_empty() {
-            let what = format!("this line begins with \"{}\", and no section has begun", first.text);
+            let what = format!("this line begins with \"{}\" outside a section", first.text);
             wrong(
                 first.at.clone(),
                 what,
@@ -147,7 +147,7 @@ fn marked(byte: u8) -> char {
     char::from_u32(FIRST_BYTE + u32::from(byte)).unwrap_or('?')
 }
 
-/// The text with bytes that follow each other as UTF-8, where they are that, and as ISO 8859-1 otherwise, as older versions of RouterOS write.
+/// Decodes escaped bytes as UTF-8, and as ISO 8859-1 if they are not UTF-8, as older versions of RouterOS write.
 fn decoded(text: &str) -> String {
     let byte = |c: char| u8::try_from(u32::from(c).wrapping_sub(FIRST_BYTE)).ok();
     let mut made = String::with_capacity(text.len());
@@ -185,8 +185,8 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
             return None;
         }
         if word.script && command.verb == "add" {
-            let what = format!("\"{}\" is of a script: its value is not known here", word.text);
-            wrong(word.at.clone(), what, "give what /export prints on the router, which has values instead", log);
+            let what = format!("\"{}\" is a script expression, whose value is unknown", word.text);
+            wrong(word.at.clone(), what, "pass the output of /export on the router, which has values instead", log);
             return None;
         }
         match word.value {
@@ -196,7 +196,7 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
                 at: word.at.clone(),
             }),
             None if command.verb == "add" => {
-                let what = format!("\"{}\" is no property", word.text);
+                let what = format!("\"{}\" is not a property", word.text);
                 wrong(word.at.clone(), what, "write name=value", log);
                 return None;
             }
@@ -206,7 +206,7 @@ fn command(section: &str, verb: String, words: &[Word], at: Span, log: &mut Log)
     Some(command)
 }
 
-/// Reads the words of the line at `start`, with the lines that it goes on in. Gives the place behind it.
+/// Reads the words of the line at `start`, including continuation lines. Returns the offset after it.
 fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
     let mut words: Vec<Word> = Vec::new();
     let mut word: Option<Word> = None;
@@ -228,7 +228,7 @@ fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
                     other => other == Some('\n'),
                 };
                 if goes_on {
-                    // What the next line is set in by is not a part of the word.
+                    // The indentation of the next line is not part of the word.
                     while characters.next_if(|&(_, c)| c == ' ' || c == '\t').is_some() {}
                     continue;
                 }
@@ -276,7 +276,7 @@ fn line(text: &str, start: usize, log: &mut Log) -> (Vec<Word>, usize) {
     }
     if let Some(quote) = quote {
         let begin = text[..quote].rfind('\n').map_or(0, |at| at + 1);
-        wrong(begin.max(start)..quote + 1, "this quote has no end", "end it", log);
+        wrong(begin.max(start)..quote + 1, "unterminated quote", "close it", log);
         return (Vec::new(), text.len());
     }
     words.extend(word);
@@ -344,13 +344,13 @@ mod tests {
     fn scripts_and_what_is_no_command_are_refused_at_their_line() {
         for (text, line, said) in [
             (":local rate 10M\n", 1, "is a command of a script"),
-            ("/queue tree\nadd name=a max-limit=$rate\n", 2, "is of a script"),
-            ("/queue tree\n\nadd name=( \"a\" . $i )\n", 3, "is of a script"),
-            ("add name=a\n", 1, "no section has begun"),
+            ("/queue tree\nadd name=a max-limit=$rate\n", 2, "is a script expression"),
+            ("/queue tree\n\nadd name=( \"a\" . $i )\n", 3, "is a script expression"),
+            ("add name=a\n", 1, "outside a section"),
             ("/queue tree\nlimit name=a\n", 2, "/queue tree has no command \"limit\""),
-            ("/queue tree name=a\n", 1, "stands where a command should"),
-            ("/queue tree\nadd name=a fast\n", 2, "\"fast\" is no property"),
-            ("/queue tree\nadd name=\"a\nadd name=b\n", 2, "this quote has no end"),
+            ("/queue tree name=a\n", 1, "in the place of a command"),
+            ("/queue tree\nadd name=a fast\n", 2, "\"fast\" is not a property"),
+            ("/queue tree\nadd name=\"a\nadd name=b\n", 2, "unterminated quote"),
         ] {
             let (_, errors) = read(text);
             assert!(errors.starts_with(&format!("a.rsc:{line}:")) && errors.contains(said), "{text}: {errors}");

@@ -6,8 +6,8 @@ use super::rules::Found;
 use crate::import::notes::wrong_also;
 use crate::matching::{Match, PortRange, Prefix, Reach};
 
-/// Gives the classes of a tree their matches, and puts them into an order in which each frame finds the class that it finds in the order of `found`. `None`
-/// where there is no such order, which the log has.
+/// Assigns matches to the classes of a tree, and sorts the classes so that each frame gets the same class as in the
+/// order of `found`. `None` if there is no such order; the log has the error.
 pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut Reading<'_>) -> Option<()> {
     let mut reach = Reach::default();
     let mut kept: Vec<Found> = Vec::new();
@@ -20,13 +20,14 @@ pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut 
                 let same = kept.get(earlier).is_some_and(|kept| kept.class == found.class);
                 if !same {
                     let name = &tree.classes[found.class].name;
-                    let what = format!("\"{}\" of the queue \"{name}\": another rule takes all of it", found.text);
+                    let what =
+                        format!("\"{}\" of the queue \"{name}\": another rule takes all of its frames", found.text);
                     reading.notes.left_out(reading.source, Some(found.at), what);
                 }
             }
         }
     }
-    // What comes last and goes to the default queue, goes there by itself.
+    // Trailing matches of the default queue are redundant.
     while kept.last().is_some_and(|last| last.class == tree.default) {
         kept.pop();
     }
@@ -38,7 +39,7 @@ pub(super) fn into_file_order(tree: &mut Tree, found: Vec<Found>, reading: &mut 
         let is_default = tree.classes[tree.default].name == class.name;
         if !class.inner && !is_default && class.matches.is_empty() {
             let what = format!(
-                "what the queue \"{}\" takes: no rule was found for it, so that nothing reaches its class until a match is written",
+                "WARNING: class of queue \"{}\" has no rule and receives no traffic; write a match",
                 class.name
             );
             reading.notes.left_out(reading.source, Some(class.at.clone()), what);
@@ -69,10 +70,10 @@ fn order(tree: &Tree, kept: &[Found], reading: &mut Reading<'_>) -> Option<Vec<u
             let of = |class: &usize| before[*class].iter().find(|(earlier, ..)| left.contains(earlier));
             if let Some((class, &(other, earlier, later))) = left.iter().find_map(|class| Some((*class, of(class)?))) {
                 let what = format!(
-                    "the rules of the queues \"{}\" and \"{}\" take turns, and a link file has the matches of a class in one place",
+                    "the rules of the queues \"{}\" and \"{}\" alternate, and a link file has the matches of a class together",
                     tree.classes[other].name, tree.classes[class].name
                 );
-                let help = "write the rules of one queue behind each other, or such that they do not overlap";
+                let help = "group the rules of each queue, or avoid overlaps";
                 wrong_also(
                     kept[later].at.clone(),
                     what,
@@ -102,7 +103,7 @@ fn reorder(tree: &mut Tree, order: &[usize]) {
     tree.default = places[tree.default];
 }
 
-/// Returns true if a frame may meet both, as far as is easily told.
+/// Returns true if a frame may meet both, by a simple test.
 fn may_meet(one: &Match, other: &Match) -> bool {
     fn same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
         one.zip(other).is_none_or(|(one, other)| one == other)

@@ -1,4 +1,4 @@
-//! `altq` and `queue`: what they say, and the tree that they make on an interface.
+//! `altq` and `queue` statements, and their tree on an interface.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ struct Queue {
     at: Span,
 }
 
-/// What a queue, or a whole interface, says of itself.
+/// Settings of a queue or an interface.
 #[derive(Debug, Default)]
 struct Asked {
     bandwidth: Option<Bandwidth>,
@@ -101,7 +101,7 @@ pub(super) struct Class {
     pub(super) parent: Option<usize>,
     /// In bit/s.
     pub(super) bandwidth: u64,
-    /// Of CBQ 0 to 7, the larger first. Of priq what `htb` has: 0 first.
+    /// CBQ: 0 to 7, the largest first. priq: as in `htb`, 0 first.
     pub(super) priority: u8,
     pub(super) borrow: bool,
     /// `queue` of a link file.
@@ -150,7 +150,7 @@ impl Queues {
             return wrong_also(
                 statement.at.clone(),
                 what,
-                "leave one of them",
+                "keep one of them",
                 other.at.clone(),
                 "the other",
                 &mut reading.log,
@@ -214,17 +214,17 @@ impl Queues {
         of_name().find(on).or_else(|| of_name().find(|queue| queue.interface.is_none()))
     }
 
-    /// The queues of an interface. `None` where something is wrong, which the log has.
+    /// Builds the queues of an interface. `None` if there is an error, which is in the log.
     pub(super) fn tree(&self, altq: &Altq, reading: &mut Reading<'_>) -> Option<Tree> {
         let (rate, rate_why) = match (reading.options.rate, altq.bandwidth) {
             (Some(rate), _) => (rate.bps(), "as asked for"),
             (None, Some(Bandwidth::Bits(bps))) => (bps, "its bandwidth"),
             _ => {
                 let what = format!(
-                    "the bandwidth of \"{}\" is not given in bits, and this file does not know the interface's speed",
+                    "the bandwidth of \"{}\" is not in bits, and the interface's speed is not in this file",
                     altq.interface
                 );
-                wrong(altq.at.clone(), what, "name it with --rate 100mbit", &mut reading.log);
+                wrong(altq.at.clone(), what, "pass --rate 100mbit", &mut reading.log);
                 return None;
             }
         };
@@ -248,7 +248,7 @@ impl Queues {
                 wrong(
                     at.clone(),
                     format!("more than {MAX_LEVELS} levels of queues"),
-                    "join some of them",
+                    "merge some of them",
                     &mut reading.log,
                 );
                 return None;
@@ -270,7 +270,7 @@ impl Queues {
         };
         if classes[default].inner {
             let what = format!("the default queue \"{}\" has queues below it", classes[default].name);
-            wrong(classes[default].at.clone(), what, "make one without queues below it the default", &mut reading.log);
+            wrong(classes[default].at.clone(), what, "make a leaf the default", &mut reading.log);
             return None;
         }
         fits(altq.discipline, &classes, rate, reading)?;
@@ -309,8 +309,7 @@ fn fits(discipline: Discipline, classes: &[Class], rate: u64, reading: &mut Read
         let (has, at) = parent.map_or((rate, 0..0), |at| (classes[at].bandwidth, classes[at].at.clone()));
         if sum > has {
             let whose = parent.map_or_else(|| "the interface".to_owned(), |at| format!("\"{}\"", classes[at].name));
-            let what =
-                format!("the queues below {whose} have {} together, and it has {}", show_bps(sum), show_bps(has));
+            let what = format!("the queues below {whose} add up to {}, more than its {}", show_bps(sum), show_bps(has));
             wrong(at, what, "lower their bandwidth; pfctl refuses this as well", &mut reading.log);
             return None;
         }
@@ -339,7 +338,7 @@ impl Queue {
         let has_link_share = discipline == Discipline::Hfsc && asked.curves[LINK_SHARE].is_some();
         let refused = match () {
             () if priority > most => Some(format!("a priority of {priority}, and the largest is {most}")),
-            // Of hfsc it only stands for a link-sharing curve that is not given.
+            // For hfsc it only replaces a missing link-sharing curve.
             () if bandwidth == 0 && !has_link_share || bandwidth > Rate::MAX.bps() => {
                 Some(format!("a bandwidth of {}", show_bps(bandwidth)))
             }
@@ -452,7 +451,7 @@ fn options(words: &mut Cursor<'_>, reading: &mut Reading<'_>) -> Option<(Asked, 
                     "fairq" | "codel" | "dummynet" => "the schedulers that are read are cbq, priq and hfsc",
                     _ => "options are bandwidth, priority, qlimit, tbrsize, cbq, priq, hfsc, and queues in braces",
                 };
-                wrong(at, format!("\"{word}\" is no option of a queue"), help, &mut reading.log);
+                wrong(at, format!("\"{word}\" is not an option of a queue"), help, &mut reading.log);
                 return None;
             }
         }
@@ -461,7 +460,7 @@ fn options(words: &mut Cursor<'_>, reading: &mut Reading<'_>) -> Option<(Asked, 
     Some((asked, below))
 }
 
-/// What stands in the brackets of a scheduler.
+/// Reads the options in the brackets of a scheduler.
 fn in_brackets(words: &mut Cursor<'_>, asked: &mut Asked, reading: &mut Reading<'_>) -> Option<()> {
     while !words.take(")") {
         let at = words.span();
@@ -475,7 +474,7 @@ fn in_brackets(words: &mut Cursor<'_>, asked: &mut Asked, reading: &mut Reading<
             text => {
                 let Some(place) = CURVES.iter().position(|&curve| curve == text) else {
                     let help = "options are default, borrow, red, ecn, rio, codel, linkshare, realtime and upperlimit";
-                    wrong(at, format!("\"{text}\" is no option of a scheduler"), help, &mut reading.log);
+                    wrong(at, format!("\"{text}\" is not an option of a scheduler"), help, &mut reading.log);
                     return None;
                 };
                 asked.curves[place] = Some(curve(words, reading)?);
@@ -522,7 +521,7 @@ fn bandwidth(words: &mut Cursor<'_>, reading: &mut Reading<'_>) -> Option<Bandwi
         _ => None,
     };
     if made.is_none() {
-        let what = format!("\"{text}\" is no bandwidth");
+        let what = format!("\"{text}\" is not a bandwidth");
         wrong(word.at.clone(), what, "write 10Mb, 512Kb, 64000b, 1Gb or 20%", &mut reading.log);
     }
     made
@@ -532,7 +531,7 @@ fn number(words: &mut Cursor<'_>, most: u64, reading: &mut Reading<'_>) -> Optio
     let word = words.name("a number", &mut reading.log)?;
     let made = word.text.parse().ok().filter(|&number: &u64| number <= most);
     if made.is_none() {
-        let what = format!("\"{}\" is no number from 0 to {most}", word.text);
+        let what = format!("\"{}\" is not a number from 0 to {most}", word.text);
         wrong(word.at.clone(), what, "write one", &mut reading.log);
     }
     made

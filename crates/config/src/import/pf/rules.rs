@@ -1,7 +1,7 @@
-//! `pass` and `match` rules: which frames of an interface they put into which queue.
+//! `pass` and `match` rules, which assign frames of an interface to queues.
 //!
-//! ALTQ queues what an interface sends. A rule with state names the queue of a connection, in both directions and on every interface. So what a rule for
-//! incoming packets names leaves the interface the other way round, as replies.
+//! ALTQ queues traffic that an interface sends. A rule with state sets the queue of a connection, in both directions
+//! and on every interface. So a rule for incoming packets applies to the replies that leave the interface.
 
 use super::Reading;
 use super::queues::Tree;
@@ -16,7 +16,7 @@ use crate::services;
 const MAX_MATCHES: usize = 4096;
 const MAX_ALL: usize = 20_000;
 
-/// What a rule says of an address.
+/// An address of a rule.
 #[derive(Clone, Debug, PartialEq)]
 enum Address {
     Any,
@@ -55,10 +55,10 @@ pub(super) struct Found {
     pub(super) at: Span,
 }
 
-/// Words that say nothing of which frames are meant, with what follows them.
+/// Words with one argument that do not select frames.
 const SKIPPED_WITH_ONE: [&str; 9] =
     ["flags", "label", "tag", "rtable", "route-to", "reply-to", "dup-to", "ridentifier", "divert-to"];
-/// Words that narrow a rule by what no frame shows, or no match of a link file.
+/// Words that select frames by what frames do not carry, or matches cannot express.
 const NARROWING: [&str; 16] = [
     "user",
     "group",
@@ -78,7 +78,7 @@ const NARROWING: [&str; 16] = [
     "!",
 ];
 
-/// Reads a rule. `None` where it is wrong, which the log has, or where it is left out, which a note says.
+/// Reads a rule. `None` if it is invalid (see the log) or left out (see the notes).
 pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<Rule> {
     let mut words = Cursor::new(statement);
     let mut rule = Rule {
@@ -173,7 +173,7 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
             }
             _ if NARROWING.contains(&word) => {
                 untold.get_or_insert_with(|| format!("\"{word}\""));
-                // What follows it belongs to it, up to the next word that is known by itself.
+                // The following words belong to it, up to the next known keyword.
                 words.next();
                 while !words.is_done()
                     && !["queue", "from", "to", "keep", "flags", "on", "proto"].contains(&words.peek())
@@ -184,7 +184,7 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
             }
             _ => {
                 let help = "words of a rule are in, out, quick, on, inet, inet6, proto, from, to, port, flags, state, queue and others of pf.conf(5)";
-                wrong(at, format!("\"{word}\" is no word of a rule"), help, &mut reading.log);
+                wrong(at, format!("\"{word}\" is not a word of a rule"), help, &mut reading.log);
                 return None;
             }
         }
@@ -192,11 +192,11 @@ pub(super) fn rule(statement: &Statement, reading: &mut Reading<'_>) -> Option<R
     }
     match untold {
         Some(why) if rule.queue.is_some() => {
-            let what = format!("a rule that puts frames into a queue: the match language has nothing like {why}");
+            let what = format!("a rule that assigns a queue is not expressible as a match: {why}");
             reading.notes.left_out(reading.source, Some(rule.at), what);
             None
         }
-        // Without a queue, what it narrows is not known, and it is left to the rules around it.
+        // Without a queue, its conditions are unknown, and the surrounding rules decide.
         Some(_) => None,
         None => Some(rule),
     }
@@ -233,7 +233,7 @@ fn host(words: &mut Cursor<'_>, untold: &mut Option<String>, log: &mut Log) -> O
                             Some((prefix, _)) => Some(Address::Net(prefix)),
                             None => {
                                 untold.get_or_insert_with(|| {
-                                    format!("\"{}\", a name whose addresses this file does not have", word.text)
+                                    format!("\"{}\", a name whose addresses are not in this file", word.text)
                                 });
                                 Some(Address::Any)
                             }
@@ -292,19 +292,20 @@ fn ports(words: &mut Cursor<'_>, log: &mut Log) -> Option<Vec<Ports>> {
     };
     let made = made.filter(|ranges| !ranges.is_empty() && ranges.iter().all(|(first, last)| first <= last));
     if made.is_none() {
-        let what = format!("\"{}\" is no port here", word.text);
-        wrong(at, what, "write a number, a service of /etc/services that is usual, or a range such as 6000:6010", log);
+        let what = format!("\"{}\" is not a known port", word.text);
+        wrong(at, what, "write a number, a common service name, or a range such as 6000:6010", log);
     }
     made
 }
 
 impl Rule {
-    /// Returns true if the frames that `interface` sends are meant as they are written, and whether the other way round.
+    /// Returns true if the frames that `interface` sends are meant as they are written, and whether the other way
+    /// round.
     fn ways(&self, interface: &str) -> [bool; 2] {
         let here = self.interfaces.is_empty() || self.interfaces.iter().any(|name| name == interface);
         let elsewhere = self.interfaces.is_empty() || self.interfaces.iter().any(|name| name != interface);
         let (incoming, outgoing) = (self.incoming != Some(false), self.incoming != Some(true));
-        // What comes in elsewhere leaves here as it came; what comes in here leaves as replies.
+        // Traffic received elsewhere leaves here unchanged; traffic received here leaves as replies.
         [here && outgoing || elsewhere && incoming, here && incoming || elsewhere && outgoing]
     }
 
@@ -390,7 +391,7 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
     let sticky = rules.iter().any(|rule| rule.is_match && rule.queue.is_some());
     let counts = |rule: &&Rule| match rule.queue {
         Some(_) => true,
-        // What such a rule passes goes to the default queue, unless a match rule has named one.
+        // Frames of such a rule use the default queue, unless a match rule has set one.
         None => !rule.is_match && !sticky,
     };
     let quick = rules.iter().filter(counts).filter(|rule| rule.quick && !rule.is_match);
@@ -403,7 +404,7 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
                 Some(class) if !tree.classes[class].inner => class,
                 Some(_) => {
                     let what = format!(
-                        "a rule for the queue \"{name}\", which has queues below it: its frames go to the default queue"
+                        "a rule for the queue \"{name}\", which has queues below it: its frames use the default queue"
                     );
                     reading.notes.left_out(reading.source, Some(rule.at.clone()), what);
                     continue;
@@ -419,11 +420,11 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
             texts.extend(more.into_iter().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
         }
         if texts.is_empty() && (written || reversed) {
-            let what = format!("this rule stands for more than {MAX_MATCHES} matches");
+            let what = format!("this rule expands to more than {MAX_MATCHES} matches");
             wrong(rule.at.clone(), what, "write fewer addresses and ports in one rule", &mut reading.log);
         }
         if found.len() + texts.len() > MAX_ALL {
-            let what = format!("the rules up to this one stand for more than {MAX_ALL} matches");
+            let what = format!("the rules up to this one expand to more than {MAX_ALL} matches");
             wrong(rule.at.clone(), what, "write fewer addresses and ports", &mut reading.log);
             break;
         }
@@ -431,13 +432,8 @@ pub(super) fn matches(interface: &str, tree: &Tree, rules: &[Rule], reading: &mu
             match Match::parse(&text) {
                 Ok(is) => found.push(Found { class, text, is, at: rule.at.clone() }),
                 Err(error) => {
-                    let what = format!("\"{text}\", which this rule means, is no match: {error}");
-                    wrong(
-                        rule.at.clone(),
-                        what,
-                        "write a rule that can be told from what frames show",
-                        &mut reading.log,
-                    );
+                    let what = format!("this rule becomes the invalid match \"{text}\": {error}");
+                    wrong(rule.at.clone(), what, "write a rule that frame headers can decide", &mut reading.log);
                 }
             }
         }

@@ -209,7 +209,7 @@ fn rules_that_no_frame_shows_are_left_out_and_said() {
     for why in ["a table of addresses", "the address of an interface", "\"user\"", "addresses that are not these"] {
         assert!(said.contains(why), "{why}\n{said}");
     }
-    assert!(said.contains("what the queue \"a\" takes: no rule was found"), "{said}");
+    assert!(said.contains("class of queue \"a\" has no rule"), "{said}");
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn what_cannot_be_read_is_refused_at_its_place() {
         (String::new(), "", "there is no altq in this file"),
         ("altq on em0 bandwidth 1Mb queue { a }".to_owned(), ":1:1", "names no scheduler"),
         ("altq on em0 cbq queue { a }\nqueue a cbq(default)".to_owned(), ":1:1", "--rate"),
-        ("altq on em0 fairq bandwidth 1Mb queue { a }".to_owned(), ":1:13", "\"fairq\" is no option"),
-        ("queue std on em0 bandwidth 100M".to_owned(), ":1:28", "\"100M\" is no bandwidth"),
+        ("altq on em0 fairq bandwidth 1Mb queue { a }".to_owned(), ":1:13", "\"fairq\" is not an option"),
+        ("queue std on em0 bandwidth 100M".to_owned(), ":1:28", "\"100M\" is not a bandwidth"),
         ("queue a parent b bandwidth 1Mb".to_owned(), ":1:9", "OpenBSD 5.5"),
-        (queue("realtime (1Mb 10)"), ":2:38", "must come a bandwidth"),
+        (queue("realtime (1Mb 10)"), ":2:38", "expected a bandwidth"),
         (queue("realtime 11Mb"), ":1:1", "do not fit"),
-        (queue("speed 1"), ":2:22", "\"speed\" is no option of a scheduler"),
+        (queue("speed 1"), ":2:22", "\"speed\" is not an option of a scheduler"),
         (
             format!(
                 "altq on em0 priq bandwidth 1Mb queue {{ a b c d e f g h i }}\n{}queue a priq(default)\n",
@@ -238,25 +238,25 @@ fn what_cannot_be_read_is_refused_at_its_place() {
             "9 different priorities",
         ),
         (queue("") + "queue b on em0 cbq\npass out queue c", ":4:16", "there is no queue \"c\""),
-        (queue("") + "pass out proto tcp to any port nosuch queue a", ":3:32", "\"nosuch\" is no port"),
+        (queue("") + "pass out proto tcp to any port nosuch queue a", ":3:32", "\"nosuch\" is not a known port"),
         (queue("") + "pass out proto tcp to any port $p queue a", ":3:32", "no macro \"p\""),
-        (queue("") + "pass out wrongly queue a", ":3:10", "\"wrongly\" is no word"),
-        (queue("") + "passs out", ":3:1", "begins no statement"),
-        (queue("") + "x = \"unfinished", ":3:5", "a quote does not end"),
-        (queue("") + "pass out to { 10.0.0.1", ":3:22", "does not end"),
+        (queue("") + "pass out wrongly queue a", ":3:10", "\"wrongly\" is not a word"),
+        (queue("") + "passs out", ":3:1", "is not the beginning of a statement"),
+        (queue("") + "x = \"unfinished", ":3:5", "unterminated quote"),
+        (queue("") + "pass out to { 10.0.0.1", ":3:22", "unterminated list"),
         (with_rules("").replace("default ", ""), ":1:1", "0 queues of \"em0\" are the default"),
-        (with_rules("").replace("2Mb", "3Mb"), "", "have 11 Mbit/s together"),
+        (with_rules("").replace("2Mb", "3Mb"), "", "add up to 11 Mbit/s"),
         (
             with_rules(
                 "pass out on em0 proto tcp queue a\npass out on em0 proto tcp to any port 80 queue b\npass out on em0 proto tcp to any port 80:90 queue a",
             ),
             ":5:1",
-            "take turns",
+            "alternate",
         ),
     ] {
         // The rule that takes port 80 from another queue is left out, so that nothing takes turns there.
-        if what == "take turns" {
-            assert!(notes(&made(&text)).contains("another rule takes all of it"));
+        if what == "alternate" {
+            assert!(notes(&made(&text)).contains("another rule takes all of its frames"));
             let text = text.replace("port 80:90", "port 85:90").replace("port 80 ", "port 80:87 ");
             let said = refused(&text);
             assert!(said.contains(what), "{said}");
@@ -279,7 +279,7 @@ fn macros_that_would_fill_memory_are_refused() {
     assert!(said.contains("more than"), "{said}");
 }
 
-/// The reference of the matches themselves is [`Match::matches`]; what is not a port is none.
+/// [`Match::matches`] is the reference for matches; a text that is not a port gives none.
 #[test]
 fn ports_are_ranges_as_pf_has_them() {
     for (ports, inside, outside) in [

@@ -1,4 +1,4 @@
-//! Statements of pf.conf as words: comments, quotes, macros, and lines that go on behind a backslash or within brackets.
+//! Statements of pf.conf as words: comments, quotes, macros, and lines continued by a backslash or within brackets.
 
 use std::collections::HashMap;
 
@@ -72,7 +72,7 @@ impl<'s> Cursor<'s> {
     pub(super) fn name(&mut self, what: &str, log: &mut Log) -> Option<&'s Word> {
         if self.is_done() || is_sign(self.peek()) {
             let found = if self.is_done() { "the end of the statement" } else { self.peek() };
-            wrong(self.span(), format!("here must come {what}, not {found}"), "see pf.conf(5)", log);
+            wrong(self.span(), format!("expected {what}, not {found}"), "see pf.conf(5)", log);
             return None;
         }
         self.next()
@@ -83,11 +83,11 @@ impl<'s> Cursor<'s> {
             return Some(());
         }
         let found = if self.is_done() { "the end of the statement" } else { self.peek() };
-        wrong(self.span(), format!("here must come \"{text}\", not {found}"), "see pf.conf(5)", log);
+        wrong(self.span(), format!("expected \"{text}\", not {found}"), "see pf.conf(5)", log);
         None
     }
 
-    /// What `one` reads, once or several times in braces, with commas between if one likes.
+    /// Reads `one` once, or a list in braces with optional commas.
     pub(super) fn list<T>(
         &mut self,
         log: &mut Log,
@@ -99,7 +99,7 @@ impl<'s> Cursor<'s> {
         let (mut all, mut depth) = (Vec::new(), 1);
         while depth > 0 {
             if self.is_done() {
-                wrong(self.span(), "a list in braces does not end", "write \"}\" behind it", log);
+                wrong(self.span(), "unterminated list in braces", "close it with \"}\"", log);
                 return None;
             }
             // A macro that is a list may stand in a list.
@@ -137,7 +137,10 @@ fn is_sign(text: &str) -> bool {
     text.starts_with(|c: char| "{}(),=!<>".contains(c))
 }
 
-/// Reads words from `text` that begins at `from`; `None` where a quote does not end, at its place.
+/// Reads words from `text` that begins at `from`.
+///
+/// # Errors
+/// The place of an unterminated quote.
 fn lex(text: &str, from: usize) -> Result<Vec<(Word, bool)>, usize> {
     let bytes = text.as_bytes();
     let mut words = Vec::new();
@@ -180,7 +183,7 @@ fn lex(text: &str, from: usize) -> Result<Vec<(Word, bool)>, usize> {
 
 type Macros = HashMap<String, Vec<(Word, bool)>>;
 
-/// Puts macros into words. Those of a macro stand where it is named.
+/// Expands macros in words, in place.
 fn expand(
     words: &[(Word, bool)],
     macros: &Macros,
@@ -199,7 +202,7 @@ fn expand(
                     return Err((at.clone(), format!("there is no macro \"{name}\" before this")));
                 };
                 if depth >= MAX_DEPTH {
-                    return Err((at.clone(), format!("macros name each other more than {MAX_DEPTH} times deep")));
+                    return Err((at.clone(), format!("macros are nested more than {MAX_DEPTH} deep")));
                 }
                 expand(value, macros, Some(at), depth + 1, out)?;
             }
@@ -214,7 +217,7 @@ pub(super) fn statements(text: &str, log: &mut Log) -> Vec<Statement> {
     let words = match lex(text, 0) {
         Ok(words) => words,
         Err(at) => {
-            wrong(at..at + 1, "a quote does not end", "write the same quote behind it", log);
+            wrong(at..at + 1, "unterminated quote", "close it with the same quote", log);
             return Vec::new();
         }
     };
@@ -253,12 +256,12 @@ fn statement(line: Vec<(Word, bool)>, macros: &mut Macros, all: &mut Vec<Stateme
                 value.push((word.clone(), false));
                 continue;
             }
-            // What is in quotes is read where the macro is named.
+            // Text in quotes is parsed at the use of the macro.
             match lex(&word.text, word.at.start) {
                 Ok(words) => value.extend(words.into_iter().filter(|(word, _)| word.text != "\n")),
                 Err(_) => {
-                    let help = "write one kind of quotes around all of it";
-                    return wrong(word.at.clone(), "a quote within quotes does not end", help, log);
+                    let help = "use one kind of quotes around all of it";
+                    return wrong(word.at.clone(), "unterminated quote within quotes", help, log);
                 }
             }
         }
@@ -275,6 +278,6 @@ fn statement(line: Vec<(Word, bool)>, macros: &mut Macros, all: &mut Vec<Stateme
             all.push(Statement { words, at });
         }
         Ok(()) => wrong(at, format!("with its macros, this file has more than {MAX_WORDS} words"), "shorten it", log),
-        Err((at, what)) => wrong(at, what, "macros are written name = \"value\" before they are used", log),
+        Err((at, what)) => wrong(at, what, "define macros as name = \"value\" before use", log),
     }
 }

@@ -13,7 +13,7 @@ use crate::units::rate_key;
 const FRAME: u64 = 1514;
 const WRITING: &str = "writing to memory does not fail";
 
-/// How classes are written.
+/// Form of the classes in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Hls,
@@ -33,7 +33,7 @@ impl Form {
     }
 }
 
-/// The link, and the same under CBQ where it is that.
+/// Writes the link, and for CBQ the same under CBQ.
 pub(super) fn link(tree: &Tree, origin: &str, as_is: bool) -> Draft {
     let head = format!("From {origin} by `fairlink import pf`.");
     let (text, before) = match tree.discipline {

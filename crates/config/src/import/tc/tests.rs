@@ -45,12 +45,12 @@ fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
             [100 * M, 36_363_636, 45_454_545, 18_181_818]
         );
         assert_eq!(ceiling(file, "1:10"), Some(100 * M));
-        // A class of the root borrows from nobody.
+        // A class of the root cannot borrow.
         assert_eq!(ceiling(file, "1:1"), Some(100 * M));
         assert_eq!(file.names.name(file.default_class.unwrap()), "1:30");
     }
     assert_eq!((link.link.scheduler.as_str(), before.scheduler.as_str()), ("hls", "htb"));
-    // Quanta are those of the rates as written, whatever is guaranteed now.
+    // Quanta are those of the rates as written, regardless of the guarantees.
     let quantum = |name: &str| before.tree.config(before.names.id(name).unwrap()).quantum;
     assert_eq!([quantum("1:10"), quantum("1:30")], [Some(200_000), Some(3000)]);
     let said = |change: bool| -> Vec<(usize, String)> {
@@ -61,13 +61,13 @@ fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
     let has = |all: &[(usize, String)], line: usize, text: &str| {
         all.iter().any(|(at, note)| *at == line && note.contains(text))
     };
-    assert!(has(&changed, 4, "rates of 220 Mbit/s together, and there are 100 Mbit/s"), "{changed:#?}");
-    assert!(has(&changed, 4, "its ceil of 120 Mbit/s is its rate of 100 Mbit/s"), "{changed:#?}");
-    assert!(has(&changed, 3, "quanta: htb shares what is lent"), "{changed:#?}");
+    assert!(has(&changed, 4, "add up to 220 Mbit/s, more than 100 Mbit/s"), "{changed:#?}");
+    assert!(has(&changed, 4, "its ceil of 120 Mbit/s becomes its rate of 100 Mbit/s"), "{changed:#?}");
+    assert!(has(&changed, 3, "quanta: htb shares lent bandwidth"), "{changed:#?}");
     assert!(has(&left_out, 3, "priorities 0 to 2 are left out"), "{left_out:#?}");
     assert!(has(&left_out, 3, "bursts are left out"), "{left_out:#?}");
     assert!(has(&left_out, 9, "a filter to 1:20 is left out"), "{left_out:#?}");
-    // Nothing of it is said where HTB is kept.
+    // No such note if HTB is kept.
     let kept = made(SCRIPT, &Options { as_is: true, ..Options::default() });
     assert_eq!(kept.links[0].link.scheduler, "htb");
     assert!(!kept.notes.iter().any(|note| note.to_string().contains("quanta")));
@@ -117,9 +117,9 @@ fn commands_that_are_not_tcs_and_pools_are_refused() {
     let refused = |text: &str| import("a.tc", text, &Options::default()).expect_err("wrong").lines();
     assert!(
         refused(&format!("{SCRIPT}ip link set eth0 up\n"))
-            .starts_with("a.tc:10:1: error: this is no tc command: \"ip\"")
+            .starts_with("a.tc:10:1: error: this is not a tc command: \"ip\"")
     );
-    assert!(refused("").contains("this sets up no device"));
+    assert!(refused("").contains("this configures no device"));
     let slots = include_str!("../../../../../scenarios/htb/slots.tc");
     assert!(refused(slots).contains("classes of several devices share a slot"));
 }
@@ -151,7 +151,7 @@ fn sixty_thousand_classes_are_imported() {
     assert_eq!(guarantee(link, "1:eb29"), M);
     assert!(imported.links[0].text.contains("# line 180203\nname = \"1:ffff\""));
     let notes: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
-    let covered = "an earlier filter to 1:ca takes all of this filter's frames; it is left out";
+    let covered = "a filter is left out: an earlier filter to 1:ca takes all of its frames";
     assert!(notes.iter().any(|note| note == covered), "{notes:#?}");
 }
 
@@ -217,7 +217,7 @@ tc qdisc add dev eth2 root netem delay 10ms\n";
     );
     let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
     assert!(notes.contains("netem at the root of eth2 has no rate"), "{notes}");
-    assert!(notes.contains("a policer drops what is above its rate"), "{notes}");
+    assert!(notes.contains("a policer drops traffic above its rate"), "{notes}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ tc filter add dev ppp0 parent ffff: u32 match u32 0 0 police rate 5mbit burst 10
     assert!(!policed.text.contains("others") && policed.link.unreachable().is_empty(), "{}", policed.text);
     let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
     assert!(
-        notes.contains("WARNING: what \"police\" of this filter does has no counterpart: other frames go to 1:30, too"),
+        notes.contains("WARNING: \"police\" of this filter has no counterpart: other frames go to 1:30, too"),
         "{notes}"
     );
 }

@@ -105,7 +105,7 @@ fn flow(sport: u16, n: u32) -> FrameKey {
 #[test]
 fn flows_that_share_a_cache_entry_do_not_share_a_class() {
     let mut rules = mixed_rules();
-    // A rule that tells all flows apart, and that none meets.
+    // A rule that distinguishes all flows and that no frame meets.
     rules.push((
         ClassId(30),
         Match { src: Some(Prefix::v4(Ipv4Addr::BROADCAST, 32)), version: Some(IpVersion::V4), ..Match::ANY },
@@ -123,7 +123,7 @@ fn flows_that_share_a_cache_entry_do_not_share_a_class() {
 #[test]
 fn flows_that_no_match_tells_apart_share_a_cache_entry() {
     let mut classifier = Classifier::new(&mixed_rules(), ClassId(99));
-    // Nobody looks at addresses.
+    // No rule compares addresses.
     for n in 0..1000 {
         assert_eq!(classifier.classify(&flow(3, n)), ClassId(4));
     }
@@ -161,7 +161,7 @@ fn a_list_of_prefixes_is_a_table_for_each_length_and_the_first_in_the_file_wins(
 
 #[test]
 fn many_rules_in_every_form_answer_as_a_list_does() {
-    // As many as one of each form, so that all ways are taken at once; many frames meet several rules.
+    // As many rules as one of each form, so that all methods are used at once; many frames meet several rules.
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut draw = |count: usize| {
         let tree = proptest::collection::vec(rule(), count).new_tree(&mut runner).unwrap();
@@ -196,7 +196,8 @@ fn file_order_decides_between_a_port_and_another_match() {
 
 #[test]
 fn steps_of_an_answer_are_counted_and_a_flow_that_was_seen_before_takes_one_entry() {
-    // Source ports 0 to 7 in one hash table, and 20 matches that no table takes and that are tried one by one, so that the cache pays.
+    // Source ports 0 to 7 in one hash table, and 20 matches that no table takes and that are tried one by one, so that
+    // the cache pays.
     let mut rules: Vec<_> = mixed_rules().into_iter().filter(|(_, rule)| rule.sport.is_some()).collect();
     let both = PortRange { first: 1, last: u16::MAX - 1 };
     rules.extend((0..20u8).map(|dscp| {

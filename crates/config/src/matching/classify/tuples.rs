@@ -1,9 +1,9 @@
-//! Matches that look at the same parts of a frame, in one hash table: what a frame shows in those parts says at once which of them is the
-//! first that it meets.
+//! Matches on the same parts of a frame, in one hash table: one look-up of those parts finds the first match that the
+//! frame meets.
 //!
-//! It is the tuple space search of Srinivasan, Suri and Varghese ("Packet Classification using Tuple Space Search", 1999). A range
-//! of ports is several matches on ports that agree in their leading bits. A table holds numbers of rules and not their values: what it
-//! finds is compared with the rule itself, so that a hash that two values share costs time and nothing else.
+//! This is the tuple space search of Srinivasan, Suri and Varghese ("Packet Classification using Tuple Space Search",
+//! 1999). A range of ports is several matches on ports that agree in their leading bits. A table holds numbers of rules
+//! and not their values. A hit is compared with the rule itself, so a hash collision costs time and nothing else.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::{Counters, NONE, hash};
 
 /// Rules that look at the same parts get a table from this number on. Fewer are tried one by one.
 const TABLE_FROM: usize = 4;
-/// Most values of a rule, where it has ranges of ports. A rule with more is tried as it is.
+/// Maximum number of values of a rule with ranges of ports. A rule with more is tried directly.
 const MOST_VALUES: usize = 64;
 
-/// What is looked at of a frame.
+/// The compared parts of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Mask {
     src_mac: bool,
@@ -29,7 +29,7 @@ pub(super) struct Mask {
     ip: bool,
     version: bool,
     proto: bool,
-    /// Leading bits of the address; 0 where it is not looked at.
+    /// Compared leading bits of the address; 0 for none.
     src: u8,
     dst: u8,
     /// Leading bits of the port.
@@ -39,7 +39,7 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// All that `rule` looks at.
+    /// Returns all parts that `rule` compares.
     pub(super) fn of(rule: &Match) -> Self {
         let mut mask = Self {
             src_mac: rule.src_mac.is_some(),
@@ -60,7 +60,7 @@ impl Mask {
         mask
     }
 
-    /// All that either looks at.
+    /// Returns the parts of either.
     pub(super) fn union(self, other: Self) -> Self {
         Self {
             src_mac: self.src_mac || other.src_mac,
@@ -98,8 +98,8 @@ impl Mask {
         }
     }
 
-    /// What a frame shows in a table of these parts, in which versions of IP are one where none is asked for; nothing where it
-    /// can meet no rule of it.
+    /// Returns the key of a frame in a table of these parts; both versions of IP are equal if no rule tests them.
+    /// `None` if the frame cannot meet any rule of the table.
     fn value(&self, key: &FrameKey) -> Option<FrameKey> {
         let missing = (self.src_mac && key.src_mac.is_none())
             || (self.dst_mac && key.dst_mac.is_none())
@@ -146,7 +146,7 @@ fn blocks(range: PortRange) -> Vec<(u16, u8)> {
     blocks
 }
 
-/// The tables and the values in them that a rule has; nothing where these are too many. A rule that no frame meets has none.
+/// Returns the tables and values of a rule; `None` if they are too many. A rule that no frame meets has none.
 fn values(rule: &Match) -> Option<Vec<(Mask, FrameKey)>> {
     let any = || vec![(0, 0)];
     let sports = rule.sport.map_or_else(any, blocks);
@@ -184,14 +184,14 @@ fn values(rule: &Match) -> Option<Vec<(Mask, FrameKey)>> {
     Some(values)
 }
 
-/// A place of a hash table: a part of the hash, and the rule; [`NONE`] where it is free.
+/// A slot of a hash table: a part of the hash, and the rule; [`NONE`] if it is free.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     tag: u32,
     rule: u32,
 }
 
-/// All rules that look at the same parts, by what they want to see there. Of rules that want the same, the first.
+/// All rules on the same parts, by their values. Of rules with equal values, the first.
 #[derive(Debug)]
 struct Table {
     mask: Mask,
@@ -254,7 +254,7 @@ pub(super) struct Tuples {
 }
 
 impl Tuples {
-    /// Tables for those of `rules` whose indices are in `of`, as far as they pay; and the others, in order.
+    /// Makes tables for those of `rules` whose indices are in `of`, if they pay; returns the others in order.
     pub(super) fn new(rules: &[(ClassId, Match)], of: &[u32], seed: u64) -> (Self, Vec<u32>) {
         let mut by_mask: HashMap<Mask, Vec<(FrameKey, u32)>> = HashMap::new();
         let mut others = Vec::new();
@@ -270,7 +270,7 @@ impl Tuples {
         }
         let mut tables = Vec::new();
         for (mask, values) in by_mask {
-            // A rule whose values are in several tables may be among the others as well. That changes no answer.
+            // A rule with values in several tables may also be among the others. That does not change a result.
             if values.len() < TABLE_FROM {
                 others.extend(values.iter().map(|&(_, rule)| rule));
                 continue;
@@ -290,7 +290,7 @@ impl Tuples {
         (Self { tables, seed }, others)
     }
 
-    /// How many tables there are.
+    /// Number of tables.
     pub(super) fn tables(&self) -> usize {
         self.tables.len()
     }

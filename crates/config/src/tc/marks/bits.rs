@@ -3,9 +3,9 @@
 /// A mark of a frame or of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// The bits whose values are known.
+    /// Mask of the known bits.
     known: u32,
-    /// Their values; zero where they are not known.
+    /// Values of the known bits; zero for unknown ones.
     value: u32,
 }
 
@@ -20,13 +20,13 @@ impl Mark {
         Self { known: self.known | !mask, value: self.value & mask }
     }
 
-    /// A bit of the result is known where it is known of both.
+    /// Returns the exclusive or; a bit is known if it is known in both.
     pub(super) fn xor(self, other: Self) -> Self {
         let known = self.known & other.known;
         Self { known, value: (self.value ^ other.value) & known }
     }
 
-    /// Returns true where the bits under `mask` are `value`; `None` where they may be.
+    /// Returns true if the bits under `mask` equal `value`; `None` if that is unknown.
     pub(super) fn is(self, value: u32, mask: u32) -> Option<bool> {
         if value & !mask != 0 || (self.value ^ value) & self.known & mask != 0 {
             return Some(false);
@@ -67,7 +67,7 @@ mod tests {
         let all = || 0..16u32;
         for (mark, known) in all().flat_map(|mark| all().map(move |known| (mark, known))) {
             let seen = Mark { known: known | !15, value: mark & known };
-            // What the mark can be, with the bits that are not known.
+            // Possible values of the mark, over its unknown bits.
             let can: Vec<u32> = all().filter(|other| other & known == mark & known).collect();
             for (mask, value) in all().flat_map(|mask| all().map(move |value| (mask, value))) {
                 let results: Vec<bool> = can.iter().map(|can| can & mask == value).collect();

@@ -7,7 +7,7 @@ use crate::services;
 use crate::tc::filter::{code_points, prefix};
 use crate::tc::options::count;
 
-/// The place of a table among those of a hook; `None` for one whose rules see only the first packet of a connection.
+/// Returns the priority of a table within a hook; `None` for one whose rules see only the first packet of a connection.
 pub(super) fn priority(table: &str) -> Option<i64> {
     match table {
         "raw" => Some(-300),
@@ -17,7 +17,7 @@ pub(super) fn priority(table: &str) -> Option<i64> {
     }
 }
 
-/// Reads a command, given without the name of the program. Returns what is wrong with it.
+/// Reads a command, without the name of the program. Returns its error.
 pub(super) fn command(firewall: &mut Firewall, words: &[&str], family: &'static str, at: &Span) -> Option<String> {
     let table = words.windows(2).find(|pair| ["-t", "--table"].contains(&pair[0])).map_or("filter", |pair| pair[1]);
     let verb = words.iter().position(|word| {
@@ -53,7 +53,7 @@ pub(super) fn command(firewall: &mut Firewall, words: &[&str], family: &'static 
             match chain.iter().position(|other| other.text == rule.text) {
                 Some(place) => _ = chain.remove(place),
                 None if chain.is_empty() => {}
-                None => return Some("a rule is deleted that was not added in these words".to_owned()),
+                None => return Some("a deleted rule does not exist in the same words".to_owned()),
             }
         }
         _ => {}
@@ -61,7 +61,7 @@ pub(super) fn command(firewall: &mut Firewall, words: &[&str], family: &'static 
     None
 }
 
-/// Says that a rule is of a table that is not followed, where it would set a mark.
+/// Reports a rule of an unsupported table that would set a mark.
 fn unfollowed(rule: &Rule, table: &str) -> Option<String> {
     let why = || format!("WARNING: a rule of the table {table} that sets a mark is not followed");
     (rule.sets() && priority(table).is_none()).then(why)
@@ -132,7 +132,7 @@ fn rule(words: &[&str], family: &'static str, at: Span) -> Rule {
 }
 
 impl Options {
-    /// `None` where the match language has nothing like it.
+    /// Reads a condition; `None` if it is not expressible as a match.
     fn condition(&mut self, option: &str, value: &str, negated: bool, family: &'static str) -> Option<()> {
         let name = option.trim_start_matches('-');
         let mut holds = |list: Vec<String>| match negated {
@@ -140,7 +140,7 @@ impl Options {
             false => self.conditions.lists.push(list),
         };
         match name {
-            // What follows says it.
+            // The following words decide.
             "m" | "match" => value.clone_into(&mut self.module),
             "comment" => {}
             "i" | "in-interface" | "o" | "out-interface" => {
@@ -264,10 +264,10 @@ pub(super) fn number(text: &str) -> Option<u32> {
     count(&text.to_ascii_lowercase()).and_then(|number| u32::try_from(number).ok())
 }
 
-/// Reads a target and its options. `None` for one that leaves marks as they are.
+/// Reads a target and its options. `None` for one that does not change marks.
 ///
 /// # Errors
-/// In words: what is not understood of one that sets a mark.
+/// The unsupported part of a target that sets a mark, in words.
 fn target(words: &[&str]) -> Result<Option<Action>, String> {
     let Some((&name, options)) = words.split_first() else { return Ok(None) };
     let value = |wanted: &str| options.windows(2).find(|pair| pair[0] == wanted).map(|pair| pair[1]);

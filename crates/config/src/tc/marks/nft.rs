@@ -1,7 +1,8 @@
 //! Rules of nft: commands, and files with blocks of tables and chains.
 //!
-//! Followed are marks of frames and connections, `meta priority set 1:10`, jumps and verdicts, sets with their elements, and variables. A rule with
-//! a map, a verdict map or what no frame shows is not followed, which is said.
+//! Supported are marks of frames and connections, `meta priority set 1:10`, jumps and verdicts, sets with their
+//! elements, and variables. A rule with a map, a verdict map or a condition that frames do not carry is not followed,
+//! with a note.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,7 +13,7 @@ use crate::classid::Classid;
 use crate::problem::Span;
 use crate::tc::filter::prefix;
 
-/// What rules of nft refer to.
+/// Chains, sets and variables that rules of nft refer to.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// Chains that packets enter.
@@ -38,7 +39,7 @@ impl Tables {
     }
 }
 
-/// Reads a command, given without the name of the program. Returns what is wrong with it.
+/// Reads a command, without the name of the program. Returns its error.
 pub(super) fn command(firewall: &mut Firewall, words: &[&str], at: &Span) -> Vec<String> {
     if let Some(file) = words.windows(2).find(|pair| ["-f", "--file"].contains(&pair[0])) {
         return vec![format!("WARNING: the rules of nft in {} are not read: run the script with --run", file[1])];
@@ -194,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A family, where one is named, and a table.
+    /// Reads an optional family, and a table.
     fn table_name(&mut self) -> ChainName {
         let named = ["ip", "ip6", "inet", "arp", "bridge", "netdev"].contains(&self.peek());
         let family = if named { self.take() } else { "ip".to_owned() };
@@ -275,7 +276,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The block of a chain, where there is one.
+    /// Reads the block of a chain, if there is one.
     fn chain(&mut self, name: ChainName) {
         self.firewall.chains.entry(name.clone()).or_default();
         if !self.takes("{") {
@@ -310,9 +311,8 @@ impl Reader<'_> {
 
     fn rule(&mut self, name: ChainName, statement: &[String], first: bool, placed: bool) {
         if placed {
-            self.found.push(
-                "WARNING: a rule of nft with a position or handle stands at the end of its chain here".to_owned(),
-            );
+            self.found
+                .push("WARNING: a rule of nft with a position or handle is moved to the end of its chain".to_owned());
         }
         let mut expression = Expression {
             tokens: statement,
@@ -372,7 +372,8 @@ fn base(statement: &[String]) -> Option<Base> {
     Some(Base { hook: after("hook")?.first()?.clone(), priority: priority?, devices })
 }
 
-/// The first words of the elements between braces, and the number of tokens; `None` for those of a map, or of several values.
+/// The first words of the elements between braces, and the number of tokens; `None` for those of a map, or of several
+/// values.
 fn braced(tokens: &[String]) -> Option<(Vec<String>, usize)> {
     let end = tokens.iter().position(|token| token == "}")?;
     let mut found = Vec::new();
@@ -417,7 +418,7 @@ impl Expression<'_> {
         }
     }
 
-    /// One condition or statement; `None` where it is not understood.
+    /// Reads one condition or statement; `None` if it is unknown.
     fn part(&mut self) -> Option<()> {
         let first = self.take();
         match first.as_str() {
@@ -517,7 +518,7 @@ impl Expression<'_> {
         }
     }
 
-    /// Values to compare with, and true where they are not to be met.
+    /// Reads values to compare with, and true for a negated comparison.
     fn values(&mut self) -> Option<(bool, Vec<String>)> {
         let negated = match self.peek() {
             "!=" | "ne" => true,
@@ -598,7 +599,7 @@ impl Expression<'_> {
             let sign = self.take();
             let bits = number(&self.take())?;
             match sign.as_str() {
-                // It binds more than what stands before it.
+                // It has a higher precedence than the preceding operator.
                 "and" | "&" if sets => return None,
                 "and" | "&" => change = Change { mask: change.mask | !bits, value: change.value & bits },
                 "or" | "|" => change = Change { mask: change.mask | bits, value: change.value | bits },

@@ -89,9 +89,9 @@ iptables -t mangle -A POSTROUTING -o eth0 ! -p tcp -j MARK --set-mark 20\n";
     let (found, notes) = classes(rules, &[(6, 9, 80), (17, 9, 80)]);
     assert_eq!(found, ["1:30", "1:20"]);
     for said in [
-        "WARNING: a rule is left out: the match language has nothing like \"--uid-owner 7\"; frames that it gives to 1:10 go elsewhere",
+        "WARNING: a rule is left out: not expressible as a match: \"--uid-owner 7\"; its frames for 1:10 get another class",
         "\"! --length 0:60\"",
-        "a filter to 1:10 is left out: no rule that can be read sets it (mark 0xa)",
+        "a filter to 1:10 is left out: no readable rule sets it (mark 0xa)",
     ] {
         assert!(notes.contains(said), "{notes}");
     }
@@ -115,7 +115,8 @@ iptables -t mangle -A POSTROUTING -p tcp --dport 23 -j MARK --xor-mark 0x20\n";
     assert!(!notes.contains("WARNING"), "{notes}");
 }
 
-/// What iptables would do with a packet, rule by rule, for rules of a small kind: (conditions on tcp, source port, destination port), change, verdict.
+/// A model of iptables that evaluates rules for a packet, for a small kind of rules: (conditions on tcp, source port,
+/// destination port), change, verdict.
 #[test]
 fn random_rules_give_each_packet_the_class_that_a_walk_of_that_packet_gives() {
     #[derive(Clone)]
@@ -246,13 +247,12 @@ nft add rule ip x y udp dport 53 meta mark set 0x14\n";
     let (found, notes) = classes_of(&tree, rules, &[(6, 9, 80), (17, 9, 53)]);
     // 0x14 is 0x10 under 0xf0, which the first filter asks for.
     assert_eq!(found, ["1:30", "1:10"], "{notes}");
-    let said =
-        "WARNING: whether frames \"ip tcp dst port 80\" get the mark of 1:10, 1:20 depends on bits that are not known";
+    let said = "WARNING: frames \"ip tcp dst port 80\" may have the mark of 1:10, 1:20, depending on unknown bits";
     assert!(notes.contains(said), "{notes}");
     // Bits that a later rule sets are known again.
     let rules = format!("{rules}nft add rule ip x y tcp dport 80 meta mark set meta mark and 0x0f or 0x10\n");
     let (found, notes) = classes_of(&tree, &rules, &[(6, 9, 80)]);
-    assert_eq!((found[0].as_str(), notes.contains("WARNING: whether")), ("1:10", false), "{notes}");
+    assert_eq!((found[0].as_str(), notes.contains("may have the mark")), ("1:10", false), "{notes}");
 }
 
 #[test]
@@ -293,7 +293,7 @@ iptables -t mangle -A S -o eth0 -j MARK --set-mark 20
 iptables -t mangle -A S -j CONNMARK --save-mark\n";
     let (found, notes) = classes(rules, &[(17, 9, 53), (6, 9, 80)]);
     assert_eq!(found, ["1:10", "1:20"], "{notes}");
-    let said = "WARNING: a rule is left out: the match language has nothing like \"--tcp-flags FIN,SYN SYN\"; frames that it gives to 1:10 go elsewhere";
+    let said = "WARNING: a rule is left out: not expressible as a match: \"--tcp-flags FIN,SYN SYN\"; its frames for 1:10 get another class";
     assert!(notes.contains(said), "{notes}");
     let rules = "iptables -t mangle -A POSTROUTING -p tcp --dport 22 -j MARK --or-mark 0xa
 iptables -t mangle -A POSTROUTING -p tcp --dport 22 -j RETURN

@@ -1,7 +1,7 @@
-//! The way of frames through the chains, for all frames at once.
+//! Traverses the chains for all frames at once.
 //!
-//! Frames are parted into regions. The first region in the list whose match a frame meets is the frame's, as in a link file. A rule changes the
-//! region of the frames that it takes, and parts regions that it takes a part of.
+//! Frames are divided into regions. As in a link file, a frame belongs to the first region in the list whose match it
+//! meets. A rule changes the regions of its frames, and splits regions that it matches in part.
 
 use std::collections::HashSet;
 
@@ -14,12 +14,12 @@ use crate::problem::Span;
 /// Deepest jump.
 const MAX_JUMPS: usize = 16;
 
-/// Where the frames of a region are.
+/// Place of the frames of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// At the next rule.
     Here,
-    /// They go on when the chain that was called at this depth ends.
+    /// They continue when the chain that was called at this depth ends.
     Until(usize),
     /// They are through with this hook.
     Done,
@@ -55,14 +55,15 @@ pub(super) struct Walk<'f> {
     /// Frames come in at the device, instead of leaving it.
     incoming: bool,
     pub(super) regions: Vec<Region>,
-    /// Rules that are not followed: where, why, and the rule.
+    /// Rules that are not followed: place, reason, and rule.
     pub(super) untold: Vec<(Span, String, &'f Rule)>,
     pub(super) assumed: Vec<(Span, String)>,
     pruned: usize,
 }
 
 impl<'f> Walk<'f> {
-    /// Follows all frames of a family that leave a device. Packets of a connection have its mark where rules restore it: replies, too.
+    /// Follows all frames of a family that leave a device. Packets of a connection have its mark if rules restore it,
+    /// including replies.
     pub(super) fn leaving(firewall: &'f Firewall, family: &'static str, device: &'f str) -> Self {
         let base = Match::parse(family).expect("the name of a family is a match");
         let start = Region { made: base, state: START, at: None };
@@ -86,15 +87,17 @@ impl<'f> Walk<'f> {
             requests.regions[..last].iter().map(|region| again(region, region.made.turned())).collect();
         let mut replies = Self::new(firewall, family, device, false, replies);
         replies.run();
-        // A frame shows neither its direction nor its connection: what rules say of it counts before what they say of its requests.
+        // A frame carries neither its direction nor its connection: rules for the frame itself take precedence over rules
+        // for its requests.
         let needed = walk.regions.iter().rposition(|region| region.is_set()).map_or(0, |last| last + 1);
         walk.regions.truncate(needed);
         walk.regions.append(&mut replies.regions);
         walk
     }
 
-    /// Follows all frames of a family that come in at a device with the marks of their connections (`action connmark`), before any chain: replies to what
-    /// left the device, and then the later packets of connections that began outside.
+    /// Follows all frames of a family that a device receives with the marks of their connections (`action connmark`),
+    /// before any chain: replies to frames that left the device, and then later packets of connections that began
+    /// outside.
     pub(super) fn redirected(firewall: &'f Firewall, family: &'static str, device: &'f str) -> Self {
         let base = Match::parse(family).expect("the name of a family is a match");
         let start = vec![Region { made: base, state: START, at: None }];
@@ -135,7 +138,7 @@ impl<'f> Walk<'f> {
         }
     }
 
-    /// Follows a chain; frames that return from it go on when that of depth `back` ends.
+    /// Follows a chain; frames that return from it continue when the chain of depth `back` ends.
     fn chain(&mut self, name: &ChainName, depth: usize, back: usize) {
         let firewall = self.firewall;
         for rule in firewall.chains.get(name).into_iter().flatten() {
@@ -146,7 +149,7 @@ impl<'f> Walk<'f> {
                 Ok(found) => found,
                 Err(why) => {
                     if firewall.matters(rule, name) {
-                        self.untold.push((rule.at.clone(), format!("the match language has nothing like {why}"), rule));
+                        self.untold.push((rule.at.clone(), format!("not expressible as a match: {why}"), rule));
                     }
                     continue;
                 }
@@ -161,7 +164,7 @@ impl<'f> Walk<'f> {
                 }
                 if self.regions.len() > MAX_MATCHES {
                     let why =
-                        format!("the rules become {} matches here, and {MAX_MATCHES} are taken", self.regions.len());
+                        format!("the rules become {} matches here; the limit is {MAX_MATCHES}", self.regions.len());
                     self.untold.push((rule.at.clone(), why, rule));
                     self.regions.truncate(MAX_MATCHES);
                     return;
@@ -219,7 +222,8 @@ impl<'f> Walk<'f> {
         }
     }
 
-    /// Gives frames that the rule takes another state. With `calls`, a jump to that depth: they keep it, and all others wait.
+    /// Gives frames that the rule takes another state. With `calls`, a jump to that depth: they keep it, and all others
+    /// wait.
     fn part(
         &mut self,
         rule: &'f Rule,
@@ -242,7 +246,7 @@ impl<'f> Walk<'f> {
         };
         let holds: Vec<Option<bool>> =
             self.regions.iter().map(|region| rule.holds(region.state.mark, region.state.connection)).collect();
-        // Where the last regions, which are all other frames, come to have one state, the rule stands before them once.
+        // If the last regions, which are all other frames, get the same state, the rule is placed once before them.
         let last = self.regions.last().filter(|region| is_family(&region.made));
         let last = last.map(|region| (region.state, taken(region, region.made).state));
         let tail = self.regions.iter().zip(&holds).rposition(|(region, holds)| {
@@ -293,7 +297,7 @@ impl<'f> Walk<'f> {
         }
         self.regions = made;
         if doubtful {
-            self.untold.push((rule.at.clone(), "it asks for bits of the mark that are not known".to_owned(), rule));
+            self.untold.push((rule.at.clone(), "it tests unknown bits of the mark".to_owned(), rule));
         }
         if self.regions.len() > 2 * self.pruned + 64 {
             self.prune();
@@ -307,7 +311,7 @@ impl<'f> Walk<'f> {
         self.pruned = self.regions.len();
     }
 
-    /// Returns true where frames of this way can have passed the rule, as far as interfaces are concerned.
+    /// Returns true if frames on this path can have passed the rule, by its interfaces.
     fn is_on_the_way(&mut self, rule: &Rule) -> bool {
         let (own, other) = if self.incoming { (&rule.input, &rule.output) } else { (&rule.output, &rule.input) };
         // A frame does not leave by the interface that it came in by.
@@ -319,19 +323,20 @@ impl<'f> Walk<'f> {
         if is(other) {
             return other.negated;
         }
-        // What leaves came in by some interface, but hardly by one of each kind that rules name.
+        // Frames that leave arrived at some interface, but hardly at one of each wildcard in the rules.
         let is_kind = other.names.iter().all(|pattern| pattern.len() > 1 && pattern.ends_with(['+', '*']));
         if is_kind && !self.incoming {
             let not = if other.negated { "! " } else { "" };
             let names = other.names.join(",");
             let truth = other.negated;
-            let why = format!("{not}-i {names}: taken as {truth} of all that leaves {}", self.device);
+            let why = format!("{not}-i {names}: assumed {truth} for all traffic that leaves {}", self.device);
             self.assumed.push((rule.at.clone(), why));
             return truth;
         }
         if !self.incoming {
             let not = if other.negated { "! " } else { "" };
-            let why = format!("{not}-i {}: taken as true of all that leaves {}", other.names.join(","), self.device);
+            let why =
+                format!("{not}-i {}: assumed true for all traffic that leaves {}", other.names.join(","), self.device);
             self.assumed.push((rule.at.clone(), why));
         }
         true

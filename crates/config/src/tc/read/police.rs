@@ -1,5 +1,6 @@
-//! Policers. At what comes in, the rate becomes a class of a link of its own, whose name is that of the device and `-ingress`; at what goes out before
-//! the root (clsact), one of `-egress`. At the root, it becomes the ceiling of the class that the filter names, where the class has no other frames.
+//! Policers. For received traffic, the rate becomes a class of a separate link named after the device and `-ingress`;
+//! for sent traffic before the root (clsact), one of `-egress`. At the root, it becomes the ceiling of the class that
+//! the filter names, if the class has no other frames.
 
 use super::{Parent, Place, device_named};
 use crate::classid::Classid;
@@ -14,12 +15,12 @@ use crate::units::show_bps;
 
 /// The link that has the policers of a device.
 const MAJOR: u16 = 1;
-/// Behind the name of a device: the link of the policers of what comes in.
+/// Suffix of a device's name for the link of policers of received traffic.
 pub(super) const INCOMING: &str = "-ingress";
-/// As [`INCOMING`], of what goes out.
+/// Like [`INCOMING`], for sent traffic.
 pub(super) const OUTGOING: &str = "-egress";
 
-/// Reads a filter at what comes in, or at what goes out before the root.
+/// Reads a filter on received traffic, or on sent traffic before the root.
 pub(super) fn filter(
     place: &Place<'_>,
     kind: &Word,
@@ -36,7 +37,7 @@ pub(super) fn filter(
     let after = |word: &str| all.windows(2).find(|pair| pair[0].text == word).map(|pair| pair[1].text.as_str());
     if let Some(to) = after("dev").filter(|_| all.iter().any(|word| word.text == "mirred")) {
         let why =
-            format!("what {comes} at {name} goes through {to}: a link of that name is imported where it has classes");
+            format!("traffic that {comes} at {name} passes {to}: a link of that name is imported where it has classes");
         changed(whole, why, log, notes);
         if !outgoing {
             let marked = all.iter().any(|word| word.text == "connmark");
@@ -49,13 +50,13 @@ pub(super) fn filter(
     let (Some(police), Some(rate)) = (police, rate) else {
         left_out(
             whole,
-            format!("a filter at what {comes} at {name} is left out: it has no policer with a rate"),
+            format!("a filter on traffic that {comes} at {name} is left out: it has no policer with a rate"),
             log,
             notes,
         );
         return None;
     };
-    // What it asks stands before what it does.
+    // Its conditions come before its actions.
     let end = all[..police].iter().position(|word| word.text == "action").unwrap_or(police);
     let device = device_named(&format!("{name}{suffix}"), devices);
     let minor = u16::try_from(device.classes.len() + 1).ok()?;
@@ -68,7 +69,7 @@ pub(super) fn filter(
     if device.root.is_none() {
         let kind = RootKind::Htb { default: None, r2q: R2Q, depth: None };
         device.root = Some(Root { at: whole.clone(), major: MAJOR, kind });
-        let why = "a policer drops what is above its rate; here it waits in the queue of a class with this ceiling";
+        let why = "a policer drops traffic above its rate; here it waits in the queue of a class with this ceiling";
         changed(whole, why.to_owned(), log, notes);
     }
     let set = Settings { rate: Some(rate), ..Settings::default() };
@@ -97,16 +98,16 @@ pub(super) fn ceilings(device: &mut Device, log: &Log, notes: &mut Vec<Problem>)
         let alone = device.filters.iter().filter(|filter| filter.class == class && filter.at != at).count() == 0
             && default != Some(class);
         let why = match (rate, alone) {
-            (None, _) => "it does not drop what is above a rate".to_owned(),
+            (None, _) => "it does not drop traffic above a rate".to_owned(),
             (_, false) => format!("other frames go to {class}, too"),
-            _ if !is_htb || !device.is_leaf(class) => format!("{class} is no leaf of htb"),
+            _ if !is_htb || !device.is_leaf(class) => format!("{class} is not a leaf of htb"),
             (Some(rate), true) => {
                 let Some(class) = device.classes.get_mut(class) else { continue };
                 let ceil = class.set.ceil.or(class.set.rate).unwrap_or(rate).min(rate);
                 class.set.ceil = Some(ceil);
                 class.set.rate = class.set.rate.map(|own| own.min(ceil));
                 let why = format!(
-                    "a policer drops what is above its rate; here it waits in the queue of {}, whose ceiling is {}",
+                    "a policer drops traffic above its rate; here it waits in the queue of {}, whose ceiling is {}",
                     class.id,
                     show_bps(ceil)
                 );
@@ -114,6 +115,6 @@ pub(super) fn ceilings(device: &mut Device, log: &Log, notes: &mut Vec<Problem>)
                 continue;
             }
         };
-        left_out(&at, format!("WARNING: what \"police\" of this filter does has no counterpart: {why}"), log, notes);
+        left_out(&at, format!("WARNING: \"police\" of this filter has no counterpart: {why}"), log, notes);
     }
 }

@@ -1,5 +1,6 @@
-//! `prio` at the root: bands that are served in order, each a class. A frame that no filter takes goes to the band of the priority that the kernel gives to a
-//! packet of IPv4 that it forwards, by its type of service (`rt_tos2priority`, net/ipv4/route.c); tc-prio(8) has the same table.
+//! `prio` at the root: bands that are served in order, each a class. A frame that no filter takes goes to the band of
+//! the priority that the kernel gives to a packet of IPv4 that it forwards, by its type of service (`rt_tos2priority`,
+//! net/ipv4/route.c); tc-prio(8) has the same table.
 
 use crate::classid::Classid;
 use crate::matching::Match;
@@ -40,7 +41,7 @@ pub(super) fn by_type_of_service(device: &mut Device, log: &Log, notes: &mut Vec
     }
     if !filters.is_empty() {
         let why = format!(
-            "priomap: frames of IPv4 that no filter takes go to bands by their type of service, as packets that the kernel forwards; others go to {major:x}:{:x}",
+            "priomap: IPv4 frames that no filter matches get a band by their type of service, like packets that the kernel forwards; others get {major:x}:{:x}",
             map[0] + 1
         );
         changed(at, why, log, notes);

@@ -3,7 +3,7 @@ use fairlink_core::ClassId;
 use crate::tc::{ImportOptions, import};
 use crate::{LinkFile, ReadOptions};
 
-/// What sets up a device.
+/// Commands that set up a device.
 const COMMANDS: &str = "tc qdisc add dev eth0 root handle 1: htb default 30 r2q 10
 tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit ceil 100mbit burst 15k
 tc class add dev eth0 parent 1:1 classid 1:10 htb rate 30mbit ceil 100mbit prio 0 quantum 3000 burst 1593b
@@ -17,7 +17,8 @@ tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip protocol 17 0xf
 tc filter add dev eth0 parent 1: protocol ipv6 prio 6 u32 match ip6 dst 2001:db8::/32 flowid 1:22
 ";
 
-/// What `tc -s -d qdisc|class|filter show dev eth0` prints of it (iproute2 6.1, a kernel of 2026), classes in the kernel's order.
+/// Output of `tc -s -d qdisc|class|filter show dev eth0` for it (iproute2 6.1, a kernel of 2026), classes in the
+/// kernel's order.
 const TEXT: &str = "qdisc htb 1: root refcnt 3 r2q 10 default 0x30 direct_packets_stat 0 ver 3.17 direct_qlen 1000
  Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) 
  backlog 0b 0p requeues 0
@@ -69,7 +70,7 @@ fn read(text: &str) -> LinkFile {
     LinkFile::parse("a.toml", made.text, &ReadOptions::default()).unwrap_or_else(|errors| panic!("{}", errors.lines()))
 }
 
-/// All that is known of each class, by name.
+/// Describes each class, by name.
 fn classes(link: &LinkFile) -> Vec<String> {
     let one = |id: u32| {
         let id = ClassId(id);
@@ -115,11 +116,11 @@ fn devices_are_told_apart_and_those_that_share_nothing_out_are_left_out() {
 fn what_tc_does_not_show_is_refused_at_its_line() {
     for (text, line, said) in [
         ("qdisc htb 1: root r2q 10\nip link show\n", 2, "this line begins with \"ip\""),
-        ("qdisc htb 1: root r2q 10\n colour blue\n", 2, "\"colour\" is nothing that tc shows"),
+        ("qdisc htb 1: root r2q 10\n colour blue\n", 2, "\"colour\" is not part of the output of tc"),
         ("qdisc htb 1: root r2q 10\nclass htb 1:2 root rate fast ceil 1Mbit\n", 2, "\"rate\" takes no \"fast\""),
         ("qdisc htb 1: root r2q 10\nclass htb 1:2 parent 1:7 rate 1Mbit ceil 1Mbit\n", 2, "there is no class 1:7"),
         ("[{\"kind\":\"htb\"\n", 1, "this is not JSON"),
-        ("[{\"mtu\": 5}]\n", 1, "is not what tc shows"),
+        ("[{\"mtu\": 5}]\n", 1, "is not output of tc"),
         ("qdisc htb\n", 1, "this line ends too early"),
     ] {
         let errors = import("a.tc", text, &ImportOptions::default()).expect_err(text).lines();

@@ -1,4 +1,5 @@
-//! Makes the copy of a script that is run: programs that it names by path become the recorders, and it takes itself for root.
+//! Makes the copy of a script that is run: programs that it names by path become the recorders, and it takes itself for
+//! root.
 
 /// Directories of programs.
 const DIRECTORIES: [&str; 9] = [
@@ -26,7 +27,7 @@ pub(super) fn shell(text: &str) -> Result<String, String> {
     let Some(line) = text.lines().next().and_then(|line| line.strip_prefix("#!")) else { return Ok(bash.to_owned()) };
     let mut words = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
     let program = words.find(|word| *word != "env" && !word.starts_with('-')).unwrap_or("sh");
-    // Where it was written, sh is bash.
+    // On the author's system, sh is bash.
     let begins = |line: &str| ["function ", "source "].iter().any(|word| line.trim_start().starts_with(word));
     let is_bash = ["[[ ", "&>", "$'"].iter().any(|sign| text.contains(sign)) || text.lines().any(begins);
     match program {

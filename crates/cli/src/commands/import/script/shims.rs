@@ -1,7 +1,7 @@
 //! The recorders: scripts of the shell that stand in the place of programs, and the record that they write.
 //!
-//! A record is words that end with a zero byte: first their number, then the kind of the command, its name and its arguments. Each recorder
-//! writes with one command, so that those of a pipeline do not mix.
+//! A record is words that end with a zero byte: first their number, then the kind of the command, its name and its
+//! arguments. Each recorder writes with one command, so that those of a pipeline do not mix.
 
 /// Programs whose commands set up classes or marks.
 const RULES: [&str; 8] =
@@ -107,12 +107,12 @@ pub(super) fn all(record: &str, device: &str) -> Vec<(&'static str, String)> {
     let mut made: Vec<(&'static str, String)> = Vec::new();
     for name in RULES {
         let keep = note("rule", name);
-        // What a query answers, and a file of commands.
+        // Answers to queries, and files of commands.
         let body = match name {
             "tc" => format!(
                 "while [ $# -gt 0 ]; do case \"$1\" in\n-b|-batch|-force) if [ \"$1\" = -force ]; then shift; continue; fi\nif [ -n \"$2\" ] && [ \"$2\" != - ]; then t=$(cat \"$2\"); else t=$(cat); fi\nprintf '%s\\0' 3 batch tc \"$t\" >> {record}; exit 0;;\n-n|-netns) shift; [ $# -gt 0 ] && shift;;\n-*) shift;;\n*) break;; esac; done\n{keep}\n"
             ),
-            // A file of rules, or what is written to it.
+            // A file of rules, or standard input.
             "nft" => format!(
                 "f=; n=; for w in \"$@\"; do if [ -n \"$n\" ]; then f=$w; n=; fi; case \"$w\" in -f|--file) n=1;; esac; done\nif [ -n \"$f\" ]; then if [ \"$f\" = - ]; then t=$(cat); else t=$(cat \"$f\"); fi; printf '%s\\0' 3 nft nft \"$t\" >> {record}; exit 0; fi\n{keep}\n"
             ),

@@ -6,16 +6,16 @@ use crate::import::mikrotik::words::Command;
 use crate::import::prefixes;
 use crate::matching::Match;
 
-/// What a frame has to be.
+/// A condition on frames.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
-    /// Any of these; none where no frame can meet it here.
+    /// Alternatives; empty if no frame can meet it here.
     pub(super) matches: Vec<Match>,
-    /// What they leave out, in words.
+    /// Description of what the matches leave out.
     pub(super) lacks: Option<String>,
-    /// What was taken for something else, in words.
+    /// Conditions that were replaced by others, in words.
     pub(super) taken: Vec<String>,
-    /// True where a condition that no frame shows was taken as true.
+    /// True if a condition that frames do not carry was assumed true.
     pub(super) assumes: bool,
 }
 
@@ -47,7 +47,8 @@ pub(super) fn of(rule: &Command, router: &Router<'_>, place: Place<'_>) -> Resul
     conditions(rule, router, Some(place))
 }
 
-/// The frames at `place` of connections whose first packet meets this rule: as written, and of replies with source and destination exchanged.
+/// Returns the frames at `place` of connections whose first packet meets this rule: as written, and replies with source
+/// and destination exchanged.
 ///
 /// # Errors
 /// As [`of`].
@@ -77,10 +78,7 @@ pub(super) fn both_ways(rule: &Command, router: &Router<'_>, place: Place<'_>) -
     Ok(made)
 }
 
-/// The interfaces that a rule names for one side; `None` where it names none.
-///
-/// # Errors
-/// The condition, where they are not known.
+/// Returns the interfaces that a rule names for one side; `None` if it names none.
 fn interfaces<'r>(rule: &'r Command, side: &str, router: &Router<'r>) -> Result<Option<Vec<&'r str>>, String> {
     let (one, list) = (rule.get(&format!("{side}-interface")), rule.get(&format!("{side}-interface-list")));
     let said = |what: &str, value: &str| format!("{side}-interface{what}={value}");
@@ -119,7 +117,7 @@ fn conditions(rule: &Command, router: &Router<'_>, place: Option<Place<'_>>) -> 
             match router.nets_at(&named) {
                 Some(nets) => {
                     made.taken.push(format!(
-                        "{side}-interface={shown}: taken for its network (/ip address), without networks that are routed behind it"
+                        "{side}-interface={shown}: read as its network (/ip address), without networks routed behind it"
                     ));
                     lists.push(nets.iter().map(|net| format!("{end} net {net}")).collect());
                 }
@@ -128,13 +126,11 @@ fn conditions(rule: &Command, router: &Router<'_>, place: Option<Place<'_>>) -> 
                     let (other, verb) =
                         (other.unwrap_or_default(), if side == "in" { "leaves" } else { "comes in by" });
                     made.taken.push(format!(
-                        "{side}-interface={shown}: taken as true of all that {verb} {other}, since no frame shows it; so run the gateway between the two"
+                        "{side}-interface={shown}: assumed true for all traffic that {verb} {other}, because frames do not carry it; run the gateway between the two"
                     ));
                 }
                 None => {
-                    return Err(format!(
-                        "{side}-interface={shown}, whose network this file does not say (/ip address)"
-                    ));
+                    return Err(format!("{side}-interface={shown}, whose network is not in this file (/ip address)"));
                 }
             }
         }
@@ -194,7 +190,7 @@ fn conditions(rule: &Command, router: &Router<'_>, place: Option<Place<'_>>) -> 
             .collect();
     }
     for conditions in all {
-        // Every part by itself first, so that a wrong one is told from two that no frame meets together.
+        // Parse every part separately first, to distinguish an invalid part from two that no frame meets together.
         let mut made_of = Match::ANY;
         let mut meets = true;
         for text in &conditions {

@@ -1,4 +1,4 @@
-//! What whole public scripts do besides HTB with filters by address.
+//! Features of public scripts besides HTB with filters by address.
 
 use super::*;
 use crate::matching::{FrameKey, IpVersion, v4_mapped};
@@ -40,7 +40,7 @@ tc qdisc add dev eth0 parent 30: sfq perturb 10
 tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff flowid 1:1
 ";
     let why = refused(text, &Options::default());
-    assert!(why.contains("a.tc:1:1: error: prio does not say what eth0 carries") && why.contains("--rate"), "{why}");
+    assert!(why.contains("a.tc:1:1: error: prio does not give the rate of eth0") && why.contains("--rate"), "{why}");
     let imported = made(text, &rate("10mbit"));
     let link = &imported.links[0].link;
     assert_eq!((link.scheduler.as_str(), link.tree.link().rate.bps()), ("htb", 10 * M));
@@ -49,7 +49,8 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
         [(Some(0), 1000), (Some(1), 1000), (Some(2), 1000)]
     );
     assert_eq!((ceiling(link, "1:3"), ceiling(link, "1:1")), (Some(2 * M), None));
-    // The table of tc-prio(8): minimum delay, maximum throughput, both; all else, and what is not IPv4, is best effort.
+    // The table of tc-prio(8): minimum delay, maximum throughput, both; everything else, and traffic other than IPv4,
+    // is best effort.
     let found = [Some(4), Some(2), Some(6), Some(0), Some(46), None].map(|dscp| class_of(link, dscp));
     assert_eq!(found, ["1:1", "1:3", "1:2", "1:2", "1:2", "1:2"]);
     let ssh = FrameKey {
@@ -62,15 +63,15 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
         ..FrameKey::default()
     };
     assert_eq!(class_of_key(link, &ssh), "1:1");
-    assert!(said(&imported, "htb with the bands as its priorities") && said(&imported, "its ceiling"));
-    // A map that is cut short goes on with its first band.
+    assert!(said(&imported, "htb with the bands as priorities") && said(&imported, "its ceiling"));
+    // A truncated map continues with its first band.
     let text = "tc qdisc add dev eth0 root handle 1: prio bands 2 priomap 1 0\n";
     let link = &made(text, &rate("10mbit")).links[0].link;
     assert_eq!([Some(4), Some(2), None].map(|dscp| class_of(link, dscp)), ["1:2"; 3]);
     let wrong =
         |options: &str| refused(&format!("tc qdisc add dev eth0 root handle 1: prio {options}\n"), &rate("10mbit"));
     assert!(
-        wrong("bands 16").contains("16 bands; it takes 2 or more, and 8 of them are imported"),
+        wrong("bands 16").contains("16 bands; it needs 2 or more, and the import takes up to 8"),
         "{}",
         wrong("bands 16")
     );
@@ -94,10 +95,13 @@ fn bits_of_the_type_of_service_are_code_points() {
     assert_eq!(points("0x10 0x1c"), [4, 12, 20, 28, 36, 44, 52, 60]);
     assert_eq!(points("0xb8 0xfc"), [46]);
     assert_eq!(points("0x10 0xff"), [4]);
-    assert!(said(&filtered("0x10 0xff"), "the two bits of ECN are not looked at"));
-    assert!(!said(&filtered("0x10 0xfc"), "the two bits of ECN"));
+    assert!(said(&filtered("0x10 0xff"), "the two ECN bits are ignored"));
+    assert!(!said(&filtered("0x10 0xfc"), "the two ECN bits"));
     let text = format!("{SCRIPT}tc filter add dev eth0 parent 1: protocol ip u32 match ip tos 0x11 0xff flowid 1:20\n");
-    assert!(said(&made(&text, &Options::default()), "nothing like the type of service 0x11 under the mask 0xff"));
+    assert!(said(
+        &made(&text, &Options::default()),
+        "not expressible as a match: the type of service 0x11 under the mask 0xff"
+    ));
 }
 
 #[test]
@@ -180,10 +184,10 @@ fn a_rule_for_any_interface_of_a_kind_is_not_one_for_all_frames() {
     };
     let (class, assumed) = of("tun+");
     assert_eq!(class, "1:30");
-    assert!(assumed.contains("-i tun+: taken as false"), "{assumed}");
+    assert!(assumed.contains("-i tun+: assumed false"), "{assumed}");
     let (class, assumed) = of("eth1");
     assert_eq!(class, "1:20");
-    assert!(assumed.contains("-i eth1: taken as true"), "{assumed}");
+    assert!(assumed.contains("-i eth1: assumed true"), "{assumed}");
 }
 
 #[test]
