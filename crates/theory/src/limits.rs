@@ -23,11 +23,11 @@ pub enum LimitKind {
     Ceiling,
     /// A curve that bounds the service.
     UpperLimit,
-    /// It does not borrow.
+    /// The class does not borrow.
     Bounded,
-    /// It neither borrows nor lends.
+    /// The class neither borrows nor lends.
     Isolated,
-    /// It has a real-time curve and no part in link-sharing.
+    /// The class has a real-time curve and no part in link-sharing.
     RealTime,
 }
 
@@ -49,7 +49,7 @@ impl LimitKind {
 /// A fixed upper limit of a class's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// In bit/s.
+    /// Limit in bit/s.
     pub bps: u64,
     /// The feature that sets it; the first if several set the same.
     pub kind: LimitKind,

@@ -48,7 +48,7 @@ pub enum Side {
     After,
 }
 
-/// Why two recordings cannot be compared.
+/// The reason for which two recordings cannot be compared.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct BetweenError {
@@ -133,11 +133,11 @@ pub struct DelaySpread {
 pub struct Passage {
     /// Packets before the device.
     pub packets: u64,
-    /// Those that were found behind it.
+    /// Packets found behind the device.
     pub found: u64,
-    /// Those that were not.
+    /// Packets not found behind the device.
     pub lost: u64,
-    /// Those among the lost ones that came when the second recording had ended: that may be why.
+    /// Lost packets that arrived after the end of the second recording, which may be the reason.
     pub lost_after_the_end: u64,
     /// Copies behind the device of packets that had been found there.
     pub doubled: u64,
@@ -161,7 +161,7 @@ pub struct Between {
     pub total: Passage,
     /// Packets of the second recording that are not in the first.
     pub only_after: u64,
-    /// Those among them from before the first recording began.
+    /// Packets among them from before the start of the first recording.
     pub only_after_from_before_the_start: u64,
     /// Packets of the second recording.
     pub after_packets: u64,

@@ -55,7 +55,7 @@ pub struct Recorded<'a> {
     pub class: Option<&'a str>,
 }
 
-/// Why a recording cannot be used.
+/// The reason for which a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// It cannot be read.

@@ -3,7 +3,7 @@
 use crate::curve::CurveError;
 use crate::interval::Interval;
 
-/// Why a source cannot run.
+/// The reason for which a source cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceError {
     /// A packet of no bytes.

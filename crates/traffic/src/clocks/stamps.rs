@@ -23,7 +23,7 @@ pub enum StampError {
     Io {
         /// Number of the line, from 1.
         line: u64,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
     /// A line is too long.

@@ -192,7 +192,7 @@ impl Hrr {
         }
     }
 
-    /// Puts a class with packets that is in no ring at the end of the right one.
+    /// Appends a class with packets that is in no ring to the right one.
     fn list(&mut self, flow: u32) {
         let left = self.left(flow);
         let level = &mut self.levels[usize::from(self.flows.state(flow).level)];

@@ -180,7 +180,7 @@ struct Class {
     /// Lengths of the packets in the shaper, and finish tags of those in the server, which are before them.
     waiting: TagQueue,
     released: TagQueue,
-    /// When the shaper may release the next packet.
+    /// Time at which the shaper may release the next packet.
     next_release: Tag,
     session: Session,
 }
@@ -284,7 +284,7 @@ impl FqSds {
         }
     }
 
-    /// Puts a class into the shaper's order, or takes it out.
+    /// Inserts a class into the shaper's order, or removes it.
     fn shape(&mut self, index: u32) {
         let class = self.flows.state(index);
         if class.waiting.first(&self.tags).is_some() {
