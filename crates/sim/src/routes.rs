@@ -294,7 +294,7 @@ impl Routes {
             classes.dedup();
             for (phase, solved) in solved.iter_mut().enumerate() {
                 if visiting.iter().any(|&(route, _)| unknown[phase][route]) {
-                    *solved = Err(NotComputed("what a link before it sends is not known".to_owned()));
+                    *solved = Err(NotComputed("the traffic of a link before it is unknown".to_owned()));
                 }
                 let Ok(shares) = solved else {
                     visiting.iter().for_each(|&(route, _)| unknown[phase][route] = true);

@@ -124,21 +124,19 @@ pub enum SimError {
         at: Nanos,
     },
     /// A change of a link that borrows from a pool.
-    #[error("a change at {at} of a link that shares a pool; a link is changed alone")]
+    #[error("a change at {at} of a link that shares a pool; only a single link can change")]
     ChangeOfPool {
         /// Its time.
         at: Nanos,
     },
     /// A change of a link on which promises are measured.
-    #[error(
-        "a change at {at}: what a scheduler promises is measured on a link that stays as it is; make a scenario of each part"
-    )]
+    #[error("a change at {at}: promises are measured only on a link without changes; make a scenario of each part")]
     ChangeOfMeasured {
         /// When.
         at: Nanos,
     },
     /// A scheduler's promises could not be computed.
-    #[error("what {scheduler} promises: {what}")]
+    #[error("promises of {scheduler}: {what}")]
     Promises {
         /// The scheduler's name.
         scheduler: String,
@@ -146,7 +144,7 @@ pub enum SimError {
         what: String,
     },
     /// A change of a link on a route.
-    #[error("a change at {at} of links in a row; only a link alone is changed")]
+    #[error("a change at {at} of a link on a route; only a single link can change")]
     ChangeOfRoute {
         /// When.
         at: Nanos,
@@ -247,7 +245,7 @@ pub enum SimError {
     },
     /// Packets were lost or invented: for a class or in total, received packets are not the sum of sent, dropped and
     /// queued ones.
-    #[error("packets were lost or made up: {what}")]
+    #[error("packets were lost or invented: {what}")]
     NotConserved {
         /// The class and its numbers.
         what: String,

@@ -6,7 +6,7 @@
 //! | `upper_limit` | the class gets no more than the slope in the long run of the curve | later practice of \[hfsc\] |
 //! | `bounded` | the class may not borrow, so it gets no more than its own rate | \[cbq\] |
 //! | `real_time` | a leaf that has it and neither `link_share` nor a share gets no more than its slope in the long run | \[hfsc\] Section 4.1: no part in link-sharing |
-//! | `isolated` | the class may not borrow either, and its rate is kept for it: what it leaves goes to nobody outside | \[cbq\] |
+//! | `isolated` | the class may not borrow either, and its rate is reserved for it: no class outside gets the unused part | \[cbq\] |
 //!
 //! The own rate of a class is its guarantee, or else its share by weight of its parent's own rate, in whole bit/s
 //! rounded down, at least 1. The link's is its rate. That is the allotted bandwidth of \[cbq\].

@@ -65,7 +65,7 @@ pub enum Fault {
     #[error("{0}")]
     Read(#[from] io::Error),
     /// It is not a capture.
-    #[error("no capture; pcap and pcapng are read")]
+    #[error("not a capture; formats are pcap and pcapng")]
     Unknown,
     /// It does not follow its own format.
     #[error("packet {packet}: {what}")]
@@ -96,7 +96,9 @@ pub enum Fault {
         len: usize,
     },
     /// An unsupported link type.
-    #[error("packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known")]
+    #[error(
+        "packet {packet}: of a link of type {link_type}, which is unknown; known types are Ethernet (1) and bare IP (101, 228, 229)"
+    )]
     LinkType {
         /// The packet, from 1.
         packet: u64,

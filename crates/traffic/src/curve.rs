@@ -64,7 +64,7 @@ pub enum CurveError {
     #[error("no limit; a curve has at least one")]
     Empty,
     /// Too many limits.
-    #[error("{limits} limits; the most are {MAX_LIMITS}")]
+    #[error("{limits} limits; the maximum is {MAX_LIMITS}")]
     TooMany {
         /// Number of limits in the input.
         limits: usize,

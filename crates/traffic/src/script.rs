@@ -172,7 +172,7 @@ pub enum ScriptErrorKind {
         max: u64,
     },
     /// A name that no interface has.
-    #[error("\"{name}\" is no name of an interface: 1 to {MAX_INTERFACE} bytes without /")]
+    #[error("\"{name}\" is not the name of an interface: 1 to {MAX_INTERFACE} bytes without /")]
     Interface {
         /// The name as written.
         name: String,
@@ -194,7 +194,7 @@ pub enum ScriptErrorKind {
         packets_per_second: u64,
     },
     /// `i` or `P` of a flow that sends already.
-    #[error("flow {flow} sends already; write its {command} before its first R, or take another flow")]
+    #[error("flow {flow} sends already; write its {command} before its first R, or use another flow")]
     AlreadySends {
         /// The flow.
         flow: u32,

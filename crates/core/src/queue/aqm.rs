@@ -6,7 +6,7 @@
 //!
 //! | RFC 8290 | here |
 //! | --- | --- |
-//! | queue (of a flow) | [`Flow`]; a packet's is told by the lowest bits of [`Packet::flow`] |
+//! | queue (of a flow) | [`Flow`]; the lowest bits of [`Packet::flow`] select it |
 //! | number of queues, 1024 | [`FLOWS`], or fewer: see [`MAX_FLOWS`] and [`FLOWS_PER_PACKET`] |
 //! | quantum | the link's largest packet |
 //! | credits, lists of new and old queues | [`Turn`], [`Rota`] |

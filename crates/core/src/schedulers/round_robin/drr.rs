@@ -282,7 +282,7 @@ impl Turns {
                 self.skip_rounds(flows, tally);
             }
         }
-        assert!(self.ring.is_empty(), "after the rounds in which nobody can send, somebody can");
+        assert!(self.ring.is_empty(), "some class can send after the rounds in which none can");
         None
     }
 

@@ -216,7 +216,7 @@ impl Scheduler for Mw00 {
             let rounds = if pass == 1 { self.rounds_until_one_sends() } else { 1 };
             self.begin_rounds(rounds);
         }
-        unreachable!("after the rounds in which nobody can send, somebody can");
+        unreachable!("some class can send after the rounds in which none can");
     }
 
     fn backlog(&self) -> Amount {

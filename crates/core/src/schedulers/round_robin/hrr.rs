@@ -53,7 +53,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hrr",
     aliases: &[],
     paper: "drrpp",
-    summary: "hierarchical round robin: flat, so many packets per frame and never more",
+    summary: "hierarchical round robin: flat, a fixed number of packets per frame and never more",
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",

@@ -158,16 +158,22 @@ pub const LTO_SECOND: SchedulerInfo = info(
 /// Registry entry of `fq-lto-lb`.
 pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
-    ..info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
-        build(tree, Policy::LeakyBucket, false)
-    })
+    ..info(
+        "fq-lto-lb",
+        "guarantees; the rest to the class that may overflow first",
+        &[Feature::LeakyBucket],
+        |tree, _| build(tree, Policy::LeakyBucket, false),
+    )
 };
 /// Registry entry of `fq-lto-lb-second`.
 pub const LTO_LB_SECOND: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
-    ..info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
-        build(tree, Policy::LeakyBucket, true)
-    })
+    ..info(
+        "fq-lto-lb-second",
+        "guarantees; the rest to the class that may overflow second",
+        &[Feature::LeakyBucket],
+        |tree, _| build(tree, Policy::LeakyBucket, true),
+    )
 };
 
 fn build(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Box<dyn Scheduler>, BuildError> {
