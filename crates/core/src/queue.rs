@@ -26,7 +26,8 @@ mod tests;
 
 pub(crate) use leaf::{LeafQueue, PacketSlab};
 
-/// In the number of a queue: it is one of those that share the room of the slab, and the rest is its class. [`NIL`] has this bit, too, and is a FIFO.
+/// A bit in the number of a queue: it shares the room of the slab, and the rest is its class. [`NIL`] has this bit,
+/// too, and is a FIFO.
 const SHARES: u32 = 1 << 31;
 
 /// No packet, and no active queue.

@@ -94,7 +94,7 @@ pub const PAPERS: &[Paper] = &[hls::PAPER, hfsc::PAPER, htb::PAPER, drrpp::PAPER
     nearest => format!("did you mean {}?", nearest.join(", ")),
 })]
 pub struct UnknownClaim {
-    /// As written.
+    /// The word as written.
     pub word: String,
     /// The nearest names.
     pub nearest: Vec<&'static str>,

@@ -33,13 +33,13 @@ pub enum Format {
     Pcapng(WriteFrame),
 }
 
-/// Why a trace could not be written.
+/// The reason for which a trace could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {error}", .path.display())]
 pub struct TraceError {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// Reason of the failure.
     #[source]
     pub error: io::Error,
 }
@@ -53,7 +53,7 @@ pub struct Written {
     pub packets: u64,
     /// Packets among them that are behind later ones.
     pub late: u64,
-    /// When the last one arrived.
+    /// Arrival time of the last one.
     pub until: Nanos,
 }
 
@@ -139,7 +139,7 @@ impl Observer for Tracer {
     }
 }
 
-/// Puts packets in the order of their arrival.
+/// A recorder that sorts packets by their arrival.
 struct Recorder {
     sink: Box<dyn PacketSink>,
     names: Vec<String>,

@@ -24,7 +24,7 @@ pub struct Document<T> {
 }
 
 impl<T: Content> Document<T> {
-    /// Puts the head before `content`.
+    /// Adds the head before `content`.
     pub fn new(content: T) -> Self {
         Self { document: T::KIND.to_owned(), version: T::VERSION, content }
     }

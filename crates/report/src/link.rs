@@ -105,7 +105,7 @@ pub struct LinkReport<C = Vec<ClassReport>, X = NoExtension> {
     /// Spans of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
-    /// Why a number is absent, and other remarks.
+    /// Reasons for absent numbers, and other remarks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Additional keys of this producer.

@@ -100,7 +100,7 @@ pub enum UnitError {
     MissingUnit {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The text as written.
         text: String,
     },
     /// A unit that is not one of this quantity's.
@@ -108,13 +108,13 @@ pub enum UnitError {
     UnknownUnit {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The unit as written.
         unit: String,
     },
     /// A rate in `bps`, `kbps`, ...
     #[error("\"{unit}\" is bits per second to most people and bytes per second in tc")]
     BitsOrBytes {
-        /// As written.
+        /// The unit as written.
         unit: String,
         /// Spelling for bits.
         bits: String,
@@ -124,7 +124,7 @@ pub enum UnitError {
     /// A size in `KB`.
     #[error("\"{unit}\" is 1000 bytes to some and 1024 bytes to others")]
     ThousandOr1024 {
-        /// As written.
+        /// The unit as written.
         unit: String,
         /// Spelling for a factor of 1000.
         thousand: String,
@@ -136,7 +136,7 @@ pub enum UnitError {
     NotANumber {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The text as written.
         text: String,
     },
     /// Below zero.
@@ -144,7 +144,7 @@ pub enum UnitError {
     Negative {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The text as written.
         text: String,
     },
     /// Zero, if it is not allowed.
@@ -152,7 +152,7 @@ pub enum UnitError {
     Zero {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The text as written.
         text: String,
         /// The smallest value.
         min: String,
@@ -162,7 +162,7 @@ pub enum UnitError {
     TooLarge {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The text as written.
         text: String,
         /// The largest value.
         limit: String,
@@ -172,7 +172,7 @@ pub enum UnitError {
     TooFine {
         /// The expected quantity.
         quantity: Quantity,
-        /// As written.
+        /// The text as written.
         text: String,
         /// The smallest unit.
         base: &'static str,
@@ -180,7 +180,7 @@ pub enum UnitError {
     /// A share of the link without a link.
     #[error("the rate {text} is a share of the link, and here is no link")]
     NoLink {
-        /// As written.
+        /// The text as written.
         text: String,
     },
 }

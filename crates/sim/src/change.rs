@@ -5,7 +5,7 @@
 
 use fairlink_core::{ClassId, Hierarchy, Nanos, Overhead, SchedulerInfo};
 
-/// Another link from some time on: its rate, its classes, and possibly its scheduler.
+/// The link from some time on: its rate, its classes, and possibly its scheduler.
 ///
 /// A leaf takes over the packets of the leaf that was the same class before. The packets of other leaves are dropped.
 #[derive(Clone, Debug)]

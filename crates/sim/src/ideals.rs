@@ -61,7 +61,7 @@ pub(crate) fn own(
         } else {
             String::new()
         };
-        let why = || NotComputed(format!("how {} shares a pool among links{by} has no rule for rates", info.name));
+        let why = || NotComputed(format!("{} has no rule for rates in a pool among links{by}", info.name));
         let shares = rule == PoolRule::Exact && matches!(info.sharing, Sharing::Siblings);
         let own = |rates: &Vec<f64>| if shares { Ok(rates.clone()) } else { Err(why()) };
         return Ok(fair.iter().map(|link| link.iter().map(own).collect()).collect());
@@ -160,7 +160,7 @@ fn traffic<'a>(
     let by_length = matches!(info.sharing, Sharing::LeavesByPackets(_) | Sharing::CriticalVisits(_));
     if by_length && mixed && asked > tree.link().rate.bps() as f64 {
         let why =
-            "a class has sources with packets of different lengths, and shares follow from how many of each it sends";
+            "a class has sources with packets of different lengths; shares depend on the number of packets of each";
         return Err(NotComputed(why.to_owned()));
     }
     let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);

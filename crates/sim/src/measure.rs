@@ -25,7 +25,7 @@ impl Spans {
         Self { cuts, leaves, bytes, current: 0 }
     }
 
-    /// Bytes that this takes in memory.
+    /// Returns the memory of the spans, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         (self.bytes.len() * size_of::<u64>() + self.cuts.len() * size_of::<Nanos>()) as u64
     }

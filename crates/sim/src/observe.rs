@@ -92,7 +92,7 @@ pub struct PacketSeen {
     pub number: u64,
     /// Its class.
     pub class: ClassId,
-    /// When it was handed to the scheduler.
+    /// Time at which it was handed to the scheduler.
     pub arrived: Nanos,
     /// Its length in bytes as its source sent it.
     pub frame: u32,
@@ -107,16 +107,16 @@ pub struct PacketSeen {
 pub enum Fate {
     /// The link sent it.
     Sent {
-        /// When its first bit left.
+        /// Time at which its first bit left.
         start: Nanos,
-        /// When its last bit left.
+        /// Time at which its last bit left.
         done: Nanos,
     },
     /// It was dropped.
     Dropped {
         /// When.
         at: Nanos,
-        /// Why.
+        /// Reason of the drop.
         reason: DropReason,
     },
 }

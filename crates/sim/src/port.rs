@@ -541,7 +541,7 @@ impl<'a> LinkPort<'a> {
         batch.push(Packet { handle, len, class: self.ids[class.index()] });
     }
 
-    /// Lets the greedy sources that have room add packets.
+    /// Makes the greedy sources that have room add packets.
     fn refill(&mut self, now: Nanos, batch: &mut Vec<Packet>) {
         while let Some((source, most)) = self.refill.pop_front() {
             let Greedy { class: Some(class), active: true, queued, .. } = self.greedy[source as usize] else {

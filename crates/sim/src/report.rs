@@ -273,7 +273,7 @@ pub struct RouteRun {
     pub received_packets: u64,
     /// Packets dropped at any link. The others are queued or between two links at the end.
     pub dropped_packets: u64,
-    /// From the arrival at the first link to the end of the last, of packets that got there after the warmup.
+    /// Delay from the arrival at the first link to the end of the last, of packets that got there after the warmup.
     pub delay_s: Delay,
     /// The links in order.
     pub hops: Vec<HopRun>,
@@ -292,7 +292,7 @@ pub struct HopRun {
     pub sent_packets: u64,
     /// Packets dropped.
     pub dropped_packets: u64,
-    /// From the arrival to the last bit leaving, of packets that left after the warmup.
+    /// Delay from the arrival to the departure of the last bit, of packets that left after the warmup.
     pub delay_s: Delay,
 }
 
@@ -510,7 +510,7 @@ pub struct Phase {
 pub struct Windows {
     /// Names of all classes but the link, in the order of their ids.
     pub names: Vec<String>,
-    /// For each of `names`, true if it is a leaf, at least for a part of the run.
+    /// True for each of `names` that is a leaf, at least for a part of the run.
     pub leaf: Vec<bool>,
     /// One row for each window. A window in which the link changes is cut in two there.
     pub rows: Vec<Window>,
@@ -525,7 +525,7 @@ pub struct Window {
     pub end_s: f64,
     /// Mean rate in bit/s of each of [`Windows::names`].
     pub rates_bps: Vec<f64>,
-    /// More of each of [`Windows::names`]; zero for a class that is never a leaf.
+    /// Further values of each of [`Windows::names`]; zero for a class that is never a leaf.
     pub leaves: Vec<LeafWindow>,
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Journey {
     pub(crate) route: u32,
     /// Index in the route of its current or next link; 0 is the source's own.
     pub(crate) hop: u32,
-    /// When it arrived at the first link.
+    /// Arrival time at the first link.
     pub(crate) born: Nanos,
     /// Earliest time at which it counts as arrived at this link, regardless of earlier links.
     pub(crate) eligible: Nanos,
@@ -294,7 +294,7 @@ impl Routes {
             classes.dedup();
             for (phase, solved) in solved.iter_mut().enumerate() {
                 if visiting.iter().any(|&(route, _)| unknown[phase][route]) {
-                    *solved = Err(NotComputed("what a link before it sends is not known".to_owned()));
+                    *solved = Err(NotComputed("the traffic of a link before it is unknown".to_owned()));
                 }
                 let Ok(shares) = solved else {
                     visiting.iter().for_each(|&(route, _)| unknown[phase][route] = true);
@@ -376,9 +376,9 @@ pub(crate) struct Visit {
     pub(crate) arrived: u64,
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
-    /// From the arrival at this link to the last bit leaving.
+    /// Delays from the arrival at this link to the departure of the last bit.
     pub(crate) delays: Delays,
-    /// From the arrival at the first link to the end of the last; only if this is the last.
+    /// Delays from the arrival at the first link to the end of the last; only if this is the last.
     pub(crate) through: Option<Delays>,
 }
 

@@ -49,7 +49,7 @@ pub const MAX_WINDOW_RATES: u64 = 1 << 23;
 /// Most classes times averages of phases that are recorded in one run; about 100 bytes each in the report.
 pub const MAX_PHASE_RATES: u64 = 1 << 23;
 
-/// Why a simulation did not take place or was not believed.
+/// The reason for which a simulation did not take place or was not trusted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
     /// A run of zero length, or one that is all warmup.
@@ -63,7 +63,7 @@ pub enum SimError {
     /// A window of no time.
     #[error("a window of 0 ns")]
     EmptyWindow,
-    /// Not one name for each class.
+    /// The number of names is not that of the classes.
     #[error("{names} names for {classes} classes (the link is one)")]
     Names {
         /// Number of names.
@@ -86,7 +86,7 @@ pub enum SimError {
         index: usize,
         /// The class it names.
         class: ClassId,
-        /// When the link without that leaf begins.
+        /// Start of the link without that leaf.
         at: Nanos,
     },
     /// A change at a time outside the run, or not after the change before it.
@@ -112,9 +112,9 @@ pub enum SimError {
     /// A packet from outside that cannot be taken.
     #[error("a packet offered at {at}: {what}")]
     Offer {
-        /// When it was to come.
+        /// Time of the refused change.
         at: Nanos,
-        /// Why it is refused.
+        /// Reason of the refusal.
         what: String,
     },
     /// A change without a scheduler, of a link whose scheduler was handed over ready-made.
@@ -124,29 +124,27 @@ pub enum SimError {
         at: Nanos,
     },
     /// A change of a link that borrows from a pool.
-    #[error("a change at {at} of a link that shares a pool; a link is changed alone")]
+    #[error("a change at {at} of a link that shares a pool; only a single link can change")]
     ChangeOfPool {
         /// Its time.
         at: Nanos,
     },
     /// A change of a link on which promises are measured.
-    #[error(
-        "a change at {at}: what a scheduler promises is measured on a link that stays as it is; make a scenario of each part"
-    )]
+    #[error("a change at {at}: promises are measured only on a link without changes; make a scenario of each part")]
     ChangeOfMeasured {
         /// When.
         at: Nanos,
     },
     /// A scheduler's promises could not be computed.
-    #[error("what {scheduler} promises: {what}")]
+    #[error("promises of {scheduler}: {what}")]
     Promises {
         /// The scheduler's name.
         scheduler: String,
-        /// Why.
+        /// Reason of the refusal.
         what: String,
     },
     /// A change of a link on a route.
-    #[error("a change at {at} of links in a row; only a link alone is changed")]
+    #[error("a change at {at} of a link on a route; only a single link can change")]
     ChangeOfRoute {
         /// When.
         at: Nanos,
@@ -156,7 +154,7 @@ pub enum SimError {
     Route {
         /// Its name.
         route: String,
-        /// Why.
+        /// Reason of the refusal.
         what: String,
     },
     /// Routes that lead in a circle.
@@ -174,7 +172,7 @@ pub enum SimError {
         at: Nanos,
         /// The name of the scheduler that was to run from then on.
         scheduler: &'static str,
-        /// Why.
+        /// Reason of the refusal.
         #[source]
         error: ReconfigureError,
     },
@@ -196,7 +194,7 @@ pub enum SimError {
     Build {
         /// The scheduler's name.
         scheduler: &'static str,
-        /// Why.
+        /// Reason of the failure.
         #[source]
         error: BuildError,
     },
@@ -208,7 +206,7 @@ pub enum SimError {
     Pool {
         /// The pool's name.
         pool: String,
-        /// Why.
+        /// Reason of the refusal.
         #[source]
         error: PoolError,
     },
@@ -247,7 +245,7 @@ pub enum SimError {
     },
     /// Packets were lost or invented: for a class or in total, received packets are not the sum of sent, dropped and
     /// queued ones.
-    #[error("packets were lost or made up: {what}")]
+    #[error("packets were lost or invented: {what}")]
     NotConserved {
         /// The class and its numbers.
         what: String,

@@ -52,7 +52,7 @@ impl Series {
         }
     }
 
-    /// Bytes that this takes in memory.
+    /// Returns the memory of the series, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let own = self.cells.len() * size_of::<Cell>()
             + self.cuts.len() * size_of::<Nanos>()

@@ -355,7 +355,7 @@ impl<'o> Simulation<'o> {
         }
         let fair = asked.fair()?;
         let Some(info) = self.info else {
-            let unknown = NotComputed("the scheduler is none of the registry's".to_owned());
+            let unknown = NotComputed("the scheduler is not in the registry".to_owned());
             let own = || vec![Err(unknown.clone()); self.prepared.phases.len()];
             return Ok(fair.into_iter().map(|fair| Ideals { fair, own: own() }).collect());
         };

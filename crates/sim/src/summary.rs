@@ -52,7 +52,7 @@ pub(crate) fn count(counted: &mut Counted, scheduler: &impl Scheduler, classes: 
     });
 }
 
-/// Puts the counters into the report.
+/// Adds the counters to the report.
 pub(crate) fn report_counters(mut counted: Counted, scenario: &Scenario, run: &mut Run) {
     let named =
         |counters: BTreeMap<&str, u64>| counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

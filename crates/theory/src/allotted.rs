@@ -101,11 +101,11 @@ struct Sharing<'a> {
     allotted: &'a Allotted,
     tree: &'a Hierarchy,
     asked: Vec<f64>,
-    /// Of classes with children, by class id.
+    /// Own prices of classes with children, by class id.
     own_price: Vec<f64>,
     capacity: f64,
     highest: f64,
-    /// By class id.
+    /// Factors by class id.
     factors: Vec<f64>,
 }
 

@@ -44,7 +44,7 @@ pub enum Quantity {
     Fairness,
     /// Definition 2 of \[hls\], in seconds.
     TransmissionGap,
-    /// Of a packet, in seconds.
+    /// Delay of a packet, in seconds.
     Delay,
 }
 
@@ -103,7 +103,7 @@ fn of_drr_plus_plus(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Printed> {
 
 /// A round of DRR++: all latency-critical classes and one best-effort class.
 struct Round {
-    /// By class id, in bytes.
+    /// Quanta by class id, in bytes.
     quanta: Vec<BigRational>,
     /// The largest Q_BE.
     best_effort: BigRational,

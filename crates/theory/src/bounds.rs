@@ -28,7 +28,7 @@ use num_rational::BigRational;
 use crate::to_f64;
 use crate::weights::Weights;
 
-/// Why bounds could not be computed.
+/// The reason for which bounds could not be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
     /// A leaf whose largest packet has no bytes.
@@ -57,7 +57,7 @@ pub struct WorstPair {
 /// Maximum deviation of a class from its part of a sibling's service, while both stay backlogged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassFairness {
-    /// In bytes of the class.
+    /// Deviation in bytes of the class.
     pub bytes: f64,
     /// The same at the rate that it has when all are busy.
     pub seconds: f64,

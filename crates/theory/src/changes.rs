@@ -72,7 +72,7 @@ pub struct Changes {
     pub untried: usize,
 }
 
-/// Why changes could not be tried.
+/// The reason for which changes could not be tried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoChanges {
     /// The class does not exist.

@@ -63,7 +63,7 @@ struct Leaf {
 /// Measures the worst deadline miss of each leaf with a curve.
 #[derive(Clone, Debug)]
 pub struct DeadlineMeter {
-    /// By class.
+    /// Leaves by class.
     leaves: Vec<Option<Leaf>>,
     exact: bool,
 }

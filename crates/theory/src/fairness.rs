@@ -87,7 +87,7 @@ pub struct FairnessMeter<'a> {
     tree: Cow<'a, Hierarchy>,
     weights: Cow<'a, Weights>,
     pairs: Vec<Pair>,
-    /// By class.
+    /// Places by class.
     places: Vec<Vec<Place>>,
     /// By class: backlogged children; 1 for a backlogged leaf.
     backlogged: Vec<u32>,

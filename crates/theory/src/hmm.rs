@@ -73,7 +73,7 @@ struct Node {
     floor: u128,
     /// The class of which it has a share.
     parent: u32,
-    /// Of its children.
+    /// Fair share of its children.
     fair_share: Option<Box<BigRational>>,
 }
 

@@ -30,7 +30,7 @@ use crate::request::{Demand, Request};
 /// The rates of all classes of a tree under HTB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtbFluid {
-    /// By class id, in bit/s.
+    /// Rates by class id, in bit/s.
     rates: Vec<BigRational>,
 }
 
@@ -70,7 +70,7 @@ impl HtbFluid {
 struct Filling<'a> {
     tree: &'a Hierarchy,
     plan: Plan,
-    /// By class id.
+    /// Levels by class id.
     levels: Vec<usize>,
     /// Upper limit of its rate by class id: a leaf's demand or a ceiling; `None` for no limit.
     most: Vec<Option<BigRational>>,

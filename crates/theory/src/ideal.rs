@@ -58,7 +58,7 @@ const AHEAD: f64 = 16.0;
 /// Reason for missing rates if lengths of packets decide.
 const UNKNOWN_LENGTHS: &str = "shares follow from the lengths of packets, which are not known";
 /// Reason for missing rates if contracts decide.
-const UNKNOWN_CONTRACT: &str = "whether a class keeps its contract follows from how its packets come";
+const UNKNOWN_CONTRACT: &str = "the conformance of a class to its contract depends on the arrivals of its packets";
 /// Reason for missing rates if \[hfsc\] puts a returning class into the middle of the virtual times of its siblings. A
 /// class that gets more in real time than its share is permanently far ahead of them, so that siblings that come and go
 /// beside it start far ahead of those that stay.
@@ -317,9 +317,9 @@ impl<'a> Rule<'a> {
             || self.tree.leaves().iter().any(|&leaf| (f64::MIN_POSITIVE..f64::MAX).contains(&demand.bps(leaf)));
         match self.kind {
             Kind::Allotted(_) => Some("estimators let classes exceed their own rates"),
-            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => {
-                Some("how many packets a visit finds of a class that is not always busy follows from how they come")
-            }
+            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => Some(
+                "the number of packets that a visit finds of a class that is not always busy depends on their arrivals",
+            ),
             _ => None,
         }
     }
@@ -339,7 +339,7 @@ impl<'a> Rule<'a> {
             return Ok(());
         }
         Err(NotComputed(format!(
-            "classes that ask for more than they get fill the shared buffer of {max_queued} packets, so that packets of others are dropped"
+            "classes with more demand than rate fill the shared buffer of {max_queued} packets, so that packets of others are dropped"
         )))
     }
 
@@ -357,7 +357,7 @@ impl<'a> Rule<'a> {
                 return lenders.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
             }
             Kind::Allotted(allotted) => {
-                let why = "own rates use up the link, and by how much estimators let classes exceed them decides over the others";
+                let why = "own rates use up the link; the rates of the others depend on how far estimators let classes exceed them";
                 return allotted.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
             }
             Kind::SiblingVisits { terms, traffic } => return self.by_visits(demand, terms, traffic),
@@ -467,7 +467,8 @@ impl<'a> Rule<'a> {
             return Ok(self.summed(&most));
         }
         Err(NotComputed(
-            "how many packets a visit finds of a class that is not always busy follows from how they come".to_owned(),
+            "the number of packets that a visit finds of a class that is not always busy depends on their arrivals"
+                .to_owned(),
         ))
     }
 

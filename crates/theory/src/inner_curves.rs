@@ -41,14 +41,14 @@ pub struct Shortfall {
 /// The curves of inner classes under H-FSC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InnerCurves {
-    /// Those that cannot be met.
+    /// Classes whose curves cannot be met.
     pub short: Vec<Shortfall>,
     /// Bound on the lag of an inner class behind its curve in bytes, by class id, for any arrivals; `None` for leaves
     /// and if there is no bound.
     pub at_most: Vec<Option<BigRational>>,
 }
 
-/// More products of inner classes and leaves with curves are not computed.
+/// Limit of products of inner classes and leaves with curves. Above it nothing is computed.
 const WORK: usize = 100_000;
 
 impl InnerCurves {

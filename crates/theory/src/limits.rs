@@ -6,7 +6,7 @@
 //! | `upper_limit` | the class gets no more than the slope in the long run of the curve | later practice of \[hfsc\] |
 //! | `bounded` | the class may not borrow, so it gets no more than its own rate | \[cbq\] |
 //! | `real_time` | a leaf that has it and neither `link_share` nor a share gets no more than its slope in the long run | \[hfsc\] Section 4.1: no part in link-sharing |
-//! | `isolated` | the class may not borrow either, and its rate is kept for it: what it leaves goes to nobody outside | \[cbq\] |
+//! | `isolated` | the class may not borrow either, and its rate is reserved for it: no class outside gets the unused part | \[cbq\] |
 //!
 //! The own rate of a class is its guarantee, or else its share by weight of its parent's own rate, in whole bit/s
 //! rounded down, at least 1. The link's is its rate. That is the allotted bandwidth of \[cbq\].
@@ -23,11 +23,11 @@ pub enum LimitKind {
     Ceiling,
     /// A curve that bounds the service.
     UpperLimit,
-    /// It does not borrow.
+    /// The class does not borrow.
     Bounded,
-    /// It neither borrows nor lends.
+    /// The class neither borrows nor lends.
     Isolated,
-    /// It has a real-time curve and no part in link-sharing.
+    /// The class has a real-time curve and no part in link-sharing.
     RealTime,
 }
 
@@ -49,7 +49,7 @@ impl LimitKind {
 /// A fixed upper limit of a class's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// In bit/s.
+    /// Limit in bit/s.
     pub bps: u64,
     /// The feature that sets it; the first if several set the same.
     pub kind: LimitKind,

@@ -81,7 +81,7 @@ impl Solving<'_> {
 /// A pool, and the limits of its members.
 struct Fill<'a> {
     pool: &'a SharedPool,
-    /// Of each member, the limit that is its own.
+    /// Each member's own limit.
     limits: Vec<u64>,
     /// The links of its members, each once.
     links: Vec<usize>,

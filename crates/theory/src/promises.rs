@@ -17,7 +17,7 @@ use crate::weights::{Weights, WeightsError};
 /// The weight of a class as its scheduler runs with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunWeight {
-    /// In [`RunWeight::unit`].
+    /// Effective weight in [`RunWeight::unit`].
     pub as_run: f64,
     /// Unit of the weight.
     pub unit: WeightUnit,
@@ -67,7 +67,7 @@ pub struct Promised {
     pub weights: Vec<Option<RunWeight>>,
     /// The same weights, exact: those that shares are to be measured with.
     pub run: Option<Weights>,
-    /// Between siblings.
+    /// Fairness between siblings.
     pub fairness: Option<FairnessBound>,
     /// By class id, if a scheduler promises siblings a largest packet of each: the maximum deviation of a class from
     /// its part of the service of the sibling with the smallest share. Empty if that is not promised.
@@ -75,13 +75,13 @@ pub struct Promised {
     /// By class id, the worst-case fairness index: maximum lag in bytes of a backlogged class behind its share of the
     /// link's service meanwhile.
     pub worst_case: Vec<Option<BigRational>>,
-    /// Of all leaves.
+    /// Transmission gap of all leaves.
     pub transmission_gap: Option<GapBound>,
-    /// By class id.
+    /// Delay bounds by class id.
     pub delays: Vec<Option<DelayBound>>,
 }
 
-/// Why promises could not be computed.
+/// The reason for which promises could not be computed.
 #[derive(Debug, Error)]
 pub enum PromiseError {
     /// There was no memory to find out how the scheduler would run.

@@ -14,7 +14,7 @@ pub enum Request {
     Unlimited,
 }
 
-/// Why a demand was refused.
+/// The reason for which a demand was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
     /// The class does not exist.

@@ -10,7 +10,7 @@ const STANDS: f64 = 0.02;
 /// Rates in the last stretch of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steady {
-    /// By class id, in bit/s.
+    /// Rates by class id, in bit/s.
     pub rates_bps: Vec<f64>,
     /// Packets of the whole run.
     pub packets: u64,

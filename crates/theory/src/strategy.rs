@@ -52,7 +52,7 @@ pub enum StrategyError {
         classes: usize,
     },
     /// The class does not exist, or is the link.
-    #[error("class {} is none that could gain; there are {classes} classes, the link included", class.0)]
+    #[error("class {} does not exist or is the link; there are {classes} classes, including the link", class.0)]
     NoSuchClass {
         /// The class named.
         class: ClassId,

@@ -9,7 +9,7 @@ use crate::request::Demand;
 /// The parameters of sharing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// By class id. A class of weight 0 gets its floor alone.
+    /// Weights by class id. A class of weight 0 gets its floor alone.
     weights: Vec<u64>,
     /// Rate of a leaf before any share, by class id, in bit/s; empty if there is none.
     first: Vec<u64>,

@@ -37,7 +37,7 @@ use num_traits::Zero;
 /// Bound on the virtual times of the children of one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Of children that are active at the same time they differ by no more.
+    /// Maximum difference between children that are active at the same time.
     Bounded(Bound),
     /// The real-time curves below this child ask for more than its share: it may get ahead without bound.
     Unbounded(ClassId),
@@ -49,7 +49,7 @@ pub enum Spread {
 /// A bound on virtual times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// In seconds of virtual time, D of [the module](self).
+    /// Difference in seconds of virtual time, D of [the module](self).
     pub seconds: BigRational,
     /// Maximum lag of the least virtual time behind the pace theta, in seconds, c there. `None` without real-time
     /// curves below and without a known rate.
@@ -62,7 +62,7 @@ pub struct Bound {
 /// The curve that a class shares by, in bit/s and seconds.
 struct Sharing {
     slope: BigRational,
-    /// In bits.
+    /// Lead in bits.
     ahead: BigRational,
     flat: BigRational,
 }

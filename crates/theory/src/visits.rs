@@ -22,9 +22,9 @@ pub(crate) const RARE: f64 = 0.4;
 /// A leaf: its demand and its kind of service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
-    /// In bit/s; infinite for a leaf that always has packets.
+    /// Demand in bit/s; infinite for a leaf that always has packets.
     pub(crate) demand: f64,
-    /// In bits.
+    /// Quantum in bits.
     pub(crate) quantum: f64,
     /// Its mean packet in bits, if it is known.
     pub(crate) packet: Option<f64>,

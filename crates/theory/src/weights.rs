@@ -11,15 +11,15 @@ use num_rational::BigRational;
 /// guarantees in Mbit/s as plain numbers. A scheduler may count in fractions of a byte instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// By class id; the root's is not used.
+    /// Weights by class id; the root's is not used.
     units: Vec<u64>,
     units_per_byte: u64,
 }
 
-/// Why weights were refused.
+/// The reason for which weights were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
-    /// Not one weight per class.
+    /// The number of weights is not that of the classes.
     #[error("{given} weights for {classes} classes (the link included)")]
     Count {
         /// Number of given weights.

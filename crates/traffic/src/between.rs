@@ -48,7 +48,7 @@ pub enum Side {
     After,
 }
 
-/// Why two recordings cannot be compared.
+/// The reason for which two recordings cannot be compared.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct BetweenError {
@@ -65,7 +65,7 @@ pub enum Fault {
     #[error("{0}")]
     Read(#[from] io::Error),
     /// It is not a capture.
-    #[error("no capture; pcap and pcapng are read")]
+    #[error("not a capture; formats are pcap and pcapng")]
     Unknown,
     /// It does not follow its own format.
     #[error("packet {packet}: {what}")]
@@ -96,7 +96,9 @@ pub enum Fault {
         len: usize,
     },
     /// An unsupported link type.
-    #[error("packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known")]
+    #[error(
+        "packet {packet}: of a link of type {link_type}, which is unknown; known types are Ethernet (1) and bare IP (101, 228, 229)"
+    )]
     LinkType {
         /// The packet, from 1.
         packet: u64,
@@ -133,11 +135,11 @@ pub struct DelaySpread {
 pub struct Passage {
     /// Packets before the device.
     pub packets: u64,
-    /// Those that were found behind it.
+    /// Packets found behind the device.
     pub found: u64,
-    /// Those that were not.
+    /// Packets not found behind the device.
     pub lost: u64,
-    /// Those among the lost ones that came when the second recording had ended: that may be why.
+    /// Lost packets that arrived after the end of the second recording, which may be the reason.
     pub lost_after_the_end: u64,
     /// Copies behind the device of packets that had been found there.
     pub doubled: u64,
@@ -161,7 +163,7 @@ pub struct Between {
     pub total: Passage,
     /// Packets of the second recording that are not in the first.
     pub only_after: u64,
-    /// Those among them from before the first recording began.
+    /// Packets among them from before the start of the first recording.
     pub only_after_from_before_the_start: u64,
     /// Packets of the second recording.
     pub after_packets: u64,

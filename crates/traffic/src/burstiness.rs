@@ -58,7 +58,7 @@ impl Burstiness {
         Self { packets: backlog, groups: backlog, last: None, group: None }
     }
 
-    /// The same with groups: the arrivals in each `every` from the first packet on.
+    /// Like [`Burstiness::at`], with groups: the arrivals in each `every` from the first packet on.
     ///
     /// # Panics
     /// When `every` is zero.
@@ -117,7 +117,7 @@ impl BurstinessCurve {
         Self(rates_bps.iter().map(|&rate| Burstiness::at(rate)).collect())
     }
 
-    /// The same with groups: the arrivals in each `every` from the first packet on.
+    /// Like `at`, with groups: the arrivals in each `every` from the first packet on.
     ///
     /// # Panics
     /// When `every` is zero.

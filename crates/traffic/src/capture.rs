@@ -55,7 +55,7 @@ pub struct Recorded<'a> {
     pub class: Option<&'a str>,
 }
 
-/// Why a recording cannot be used.
+/// The reason for which a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// It cannot be read.
@@ -110,7 +110,7 @@ pub enum CaptureError {
     },
     /// An unsupported link type.
     #[error(
-        "packet {packet}: of a link of type {link_type}; Ethernet (1) and bare IP (101, 228, 229) are known. accept = [\"link_type\"] uses lengths as they stand"
+        "packet {packet}: of a link of type {link_type}, which is unknown; known types are Ethernet (1) and bare IP (101, 228, 229). accept = [\"link_type\"] uses lengths as they stand"
     )]
     LinkType {
         /// The packet, from 1.
@@ -125,7 +125,7 @@ pub enum CaptureError {
         limit: usize,
     },
     /// No packet that the filter takes.
-    #[error("no packet of {packets} is taken")]
+    #[error("none of {packets} packets is accepted")]
     NothingTaken {
         /// Number of packets.
         packets: u64,
@@ -338,7 +338,7 @@ fn csv(mut reader: impl BufRead, packets: &mut Packets<'_>) -> Result<(), Captur
             return Err(wrong("it has not as many fields as the line of names"));
         }
         let at =
-            seconds(fields[at]).ok_or_else(|| wrong("arrival_s is no time in seconds with up to nine decimals"))?;
+            seconds(fields[at]).ok_or_else(|| wrong("arrival_s is not a time in seconds with up to nine decimals"))?;
         let len = fields[bytes].parse().ok().filter(|&len: &u32| len > 0);
         let len = len.ok_or_else(|| wrong("bytes is no length above 0"))?;
         packets.add(at, len, Recorded { bytes: &[], bare_ip: false, class: class.map(|class| fields[class]) })?;

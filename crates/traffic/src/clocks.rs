@@ -50,7 +50,7 @@ pub struct Known {
 pub struct Stretch {
     /// When it starts, in seconds after the first packet.
     pub start_s: f64,
-    /// When it ends.
+    /// End, in seconds after the first packet.
     pub end_s: f64,
     /// Packets in it.
     pub packets: u64,

@@ -64,9 +64,9 @@ pub enum CurveError {
     #[error("no limit; a curve has at least one")]
     Empty,
     /// Too many limits.
-    #[error("{limits} limits; the most are {MAX_LIMITS}")]
+    #[error("{limits} limits; the maximum is {MAX_LIMITS}")]
     TooMany {
-        /// As given.
+        /// Number of limits in the input.
         limits: usize,
     },
     /// A bucket without depth.
@@ -87,17 +87,17 @@ pub enum CurveError {
     /// A mean gap longer than the interval that it is taken over.
     #[error("a mean gap of {} ns in every {} ns, which leaves no room for a packet; the longest mean gap is the interval", .mean_gap.0, .over.0)]
     NoPacket {
-        /// As given.
+        /// Mean gap of the input.
         mean_gap: Nanos,
-        /// As given.
+        /// Averaging time of the input.
         over: Nanos,
     },
     /// A mean gap below the least one.
     #[error("a mean gap of {} ns below the least gap of {} ns; the shortest mean gap is the least gap", .mean_gap.0, .min_gap.0)]
     MeanBelowLeast {
-        /// As given.
+        /// Mean gap of the input.
         mean_gap: Nanos,
-        /// As given.
+        /// Minimum gap of the input.
         min_gap: Nanos,
     },
     /// Packets of no bytes.

@@ -3,7 +3,7 @@
 use crate::curve::CurveError;
 use crate::interval::Interval;
 
-/// Why a source cannot run.
+/// The reason for which a source cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceError {
     /// A packet of no bytes.
@@ -131,7 +131,7 @@ pub enum SourceError {
     Curve(#[from] CurveError),
     /// Packets that never conform to the source's arrival curve.
     #[error(
-        "packets of up to {len} B; the longest that its arrival curve ever lets through has {limit} B: raise the curve's burst, or shorten the packets"
+        "packets of up to {len} B; the longest that conforms to its arrival curve has {limit} B: raise the curve's burst, or shorten the packets"
     )]
     NeverConforms {
         /// The longest packet, in bytes.
@@ -140,7 +140,7 @@ pub enum SourceError {
         limit: u64,
     },
     /// A greedy source behind a policer, which would be dropped without end.
-    #[error("a greedy source cannot be policed: what is dropped it offers again at once; shape it, or give it a rate")]
+    #[error("a greedy source cannot be policed: it offers dropped packets again at once; shape it, or give it a rate")]
     GreedyPoliced,
     /// A shaper whose queue holds no packet.
     #[error("packets of up to {len} B before a shaper whose queue holds {bytes} B; the least is the longest packet")]
@@ -160,7 +160,7 @@ pub enum SourceError {
     )]
     Closed,
     /// A shaper or policer behind a closed source.
-    #[error("a shaper or policer of a source of requests or with a window, which holds itself back; leave it out")]
+    #[error("a shaper or policer at a source of requests or a source with a window, which limits itself; leave it out")]
     ClosedShaped,
     /// A trace without packets.
     #[error("a trace without packets")]

@@ -79,7 +79,7 @@ pub struct TrafficMix {
 pub struct MixError {
     /// The index of the source, from 0.
     pub index: usize,
-    /// Why.
+    /// Reason of the failure.
     #[source]
     pub error: SourceError,
 }
@@ -162,7 +162,7 @@ impl TrafficMix {
         self.forget_the_untrue();
     }
 
-    /// Takes entries from the top that an earlier one has replaced.
+    /// Removes entries from the top that an earlier one has replaced.
     fn forget_the_untrue(&mut self) {
         while let Some(&Reverse((at, index, Next::Look))) = self.next.peek() {
             match &self.sources[index as usize].1 {

@@ -48,7 +48,7 @@ pub struct Arrival {
     pub len: u32,
 }
 
-/// When packets arrive.
+/// The arrival times of packets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// Always has another packet: the class stays backlogged while the source is active.
@@ -105,9 +105,9 @@ pub struct Shaped {
 /// The treatment of packets that do not conform to a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// They wait in a queue of these limits, or in one that is never full.
+    /// Packets wait in a queue of these limits, or in one that is never full.
     Waits(Option<QueueLimits>),
-    /// They are dropped.
+    /// Packets are dropped.
     Drops,
 }
 

@@ -23,16 +23,16 @@ use fairlink_core::Nanos;
 pub enum Outcome<'a> {
     /// It was sent.
     Sent {
-        /// When its transmission began.
+        /// Start of its transmission.
         start: Nanos,
-        /// When it ended.
+        /// End of its transmission.
         done: Nanos,
     },
     /// It was dropped.
     Dropped {
         /// When.
         at: Nanos,
-        /// Why.
+        /// Reason of the drop.
         reason: &'a str,
     },
     /// It was still queued when the recording ended.
@@ -46,7 +46,7 @@ pub struct PacketRecord<'a> {
     pub number: u64,
     /// The name of its class.
     pub class: &'a str,
-    /// When it arrived.
+    /// Arrival time.
     pub arrived: Nanos,
     /// Length of its frame in bytes.
     pub len: u32,

@@ -46,7 +46,7 @@ pub struct Script {
     pub flows: Vec<Flow>,
     /// Its `R` commands in time order, for plots.
     pub rates: Vec<RateEvent>,
-    /// When it ends; not zero.
+    /// End of the script; not zero.
     pub end: Nanos,
 }
 
@@ -114,7 +114,7 @@ pub struct RateEvent {
     pub bytes_per_second: u64,
 }
 
-/// As below the x axis of the text's figures: `0: 90 kB/s`, `0: off`.
+/// The form below the x axis of the text's figures: `0: 90 kB/s`, `0: off`.
 impl fmt::Display for RateEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bytes_per_second {
@@ -142,7 +142,7 @@ pub enum ScriptErrorKind {
     /// A command that there is not.
     #[error("there is no command \"{word}\"; there are: P, S, R, i, X")]
     UnknownCommand {
-        /// As written.
+        /// The word as written.
         word: String,
     },
     /// Too few words, or too many.
@@ -154,17 +154,17 @@ pub enum ScriptErrorKind {
     /// A time before the one in the line before.
     #[error("the time of {ms} ms is before the {before} ms of an earlier line; write lines in the order of time")]
     TimeGoesBack {
-        /// As written.
+        /// The time as written.
         ms: u64,
         /// The latest time so far.
         before: u64,
     },
-    /// Not a number, or one outside its limits.
+    /// A text that is not a number, or a number outside its limits.
     #[error("the {what} must be a whole number from {min} to {max}, not \"{value}\"")]
     Number {
         /// The quantity, with its unit.
         what: &'static str,
-        /// As written.
+        /// The value as written.
         value: String,
         /// Smallest value.
         min: u64,
@@ -172,9 +172,9 @@ pub enum ScriptErrorKind {
         max: u64,
     },
     /// A name that no interface has.
-    #[error("\"{name}\" is no name of an interface: 1 to {MAX_INTERFACE} bytes without /")]
+    #[error("\"{name}\" is not the name of an interface: 1 to {MAX_INTERFACE} bytes without /")]
     Interface {
-        /// As written.
+        /// The name as written.
         name: String,
     },
     /// A rate before a length.
@@ -194,7 +194,7 @@ pub enum ScriptErrorKind {
         packets_per_second: u64,
     },
     /// `i` or `P` of a flow that sends already.
-    #[error("flow {flow} sends already; write its {command} before its first R, or take another flow")]
+    #[error("flow {flow} sends already; write its {command} before its first R, or use another flow")]
     AlreadySends {
         /// The flow.
         flow: u32,

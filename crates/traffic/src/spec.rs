@@ -15,7 +15,7 @@ pub const MAX_PACKETS_PER_SECOND: u64 = 2_000_000_000;
 pub struct SourceSpec {
     /// The leaf that its packets belong to.
     pub class: ClassId,
-    /// When packets arrive.
+    /// Arrival times of packets.
     pub model: Model,
     /// Lengths of packets. Models with frames cut them into packets of the longest length; a trace has its own lengths.
     pub packet: PacketSize,

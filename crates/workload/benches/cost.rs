@@ -19,7 +19,7 @@ const ROUNDS: usize = 9;
 /// ... of at least this many packets.
 const PACKETS: u64 = 200_000;
 
-/// Of each of `subjects`, the median of nanoseconds a packet and the share of the leaves that have packets.
+/// Measures, for each of `subjects`, the median of nanoseconds a packet and the share of the leaves that have packets.
 fn measure(subjects: &[Subject], shape: Shape) -> Result<Vec<(f64, f64)>, WorkloadError> {
     let mut workloads = Vec::new();
     for &subject in subjects {

@@ -2,7 +2,7 @@
 
 use fairlink_core::{BuildError, HierarchyError};
 
-/// Why a workload could not be made or went wrong.
+/// The reason for which a workload could not be made or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// Neither a scheduler nor one of the two that measure the workload itself.
@@ -27,7 +27,7 @@ pub enum WorkloadError {
         leaves: usize,
         /// Requested levels.
         levels: usize,
-        /// Why not.
+        /// Reason of the refusal.
         source: HierarchyError,
     },
     /// A scheduler that cannot be made for the tree.
@@ -35,7 +35,7 @@ pub enum WorkloadError {
     Build {
         /// The scheduler.
         scheduler: &'static str,
-        /// Why not.
+        /// Reason of the refusal.
         source: BuildError,
     },
     /// A scheduler that dropped a packet, or sent none although there were some.

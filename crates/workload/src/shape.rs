@@ -146,7 +146,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Takes in one word of a command line, such as `churn` or `leaves=8`.
+    /// Adds one word of a command line, such as `churn` or `leaves=8`.
     ///
     /// # Errors
     /// [`WorkloadError::Word`].

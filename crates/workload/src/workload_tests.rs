@@ -104,7 +104,7 @@ fn each_packet_has_a_record_of_its_own() {
 
 #[test]
 fn a_scheduler_that_holds_everything_back_for_ever_is_an_error() {
-    /// Takes packets and never gives one back.
+    /// A scheduler that accepts packets and never returns one.
     struct Sink(u64);
     impl Scheduler for Sink {
         fn enqueue(&mut self, _: Nanos, _: Packet, _: &mut dyn DropSink) {

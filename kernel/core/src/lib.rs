@@ -197,7 +197,7 @@ pub struct Call {
     pub empty: u64,
     /// Out, if there is no packet now: time of the next call, `u64::MAX` if only an arrival makes a difference.
     pub wake: u64,
-    /// Of [`fl_commit`]: the change, and afterwards the remains to be freed.
+    /// Only for [`fl_commit`]: the change, and afterwards the remains to be freed.
     pub change: *mut Change,
 }
 
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn fl_enqueue(args: *mut Call) -> i64 {
     0
 }
 
-/// Takes the packet to send now: 1 with a packet, 0 without.
+/// Returns 1 with the packet to send now, 0 without one.
 ///
 /// # Safety
 /// `args` points to a [`Call`] with a link of [`fl_create`].

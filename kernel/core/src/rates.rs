@@ -44,13 +44,13 @@ struct Span {
 #[derive(Clone, Copy, Debug)]
 struct Class {
     guarantee: Rate,
-    /// When it was sampled last.
+    /// Time of the last sample.
     at: Nanos,
-    /// Of a leaf: its counters then.
+    /// For a leaf: its counters then.
     sent: Amount,
     arrived: u64,
     queued: u64,
-    /// Of an inner class: the sum of its children since the last sample.
+    /// For an inner class: the sum of its children since the last sample.
     below: Span,
     told: Sampled,
 }

@@ -120,7 +120,7 @@ fn recordings_and_options_that_are_wrong_are_refused_with_the_remedy() {
             vec![&before, &cut],
             "cut.pcap: packet 1: 26 of 50 B from the IP header on were kept; compare the start of packets with --bytes 26",
         ),
-        (vec![&text, &after], "text.txt: no capture; pcap and pcapng are read"),
+        (vec![&text, &after], "text.txt: not a capture; formats are pcap and pcapng"),
         (vec![&before, &dir.path("nowhere")], "nowhere: No such file"),
     ] {
         let args: Vec<&str> = std::iter::once("between").chain(args.into_iter().map(String::as_str)).collect();

@@ -101,8 +101,8 @@ pub(crate) fn push_behind<L>(
     packets as usize
 }
 
-/// Asks for the leaves that `batch` is for, and then for the packets at the tails of their queues. They come into the cache side by side
-/// instead of one after the other.
+/// Prefetches the leaves of the packets of `batch`, and then the packets at the tails of their queues. They come into
+/// the cache side by side instead of one after the other.
 #[inline(always)]
 pub(crate) fn look_ahead<L>(leaves: &[L], queue: impl Fn(&L) -> &LeafQueue, slab: &PacketSlab, batch: &[Packet]) {
     for packet in batch {

@@ -43,11 +43,11 @@ const ROOT: u32 = ClassId::ROOT.0;
 /// The relation of a class to the leaves below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It lends; for a leaf: it sends on its own account.
+    /// The class lends. For a leaf: it sends on its own account.
     Lends,
-    /// It passes requests to its parent.
+    /// The class passes requests to its parent.
     Borrows,
-    /// It neither lends nor borrows; classes below it may lend.
+    /// The class neither lends nor borrows. Classes below it may lend.
     Stays,
     /// No class below it may send, regardless of lenders.
     Stops,
@@ -56,7 +56,7 @@ pub(crate) enum Standing {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     parent: u32,
-    /// Among the parent's children.
+    /// Position among the parent's children.
     position: u32,
     /// The children, in `BorrowingTree::children`.
     first_child: u32,
@@ -66,10 +66,10 @@ struct Node {
     first_word: usize,
     words: u32,
     level: u8,
-    /// Of a leaf.
+    /// Priority of a leaf.
     priority: u8,
     standing: Standing,
-    /// Of a leaf.
+    /// True if a leaf has packets.
     backlogged: bool,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct BorrowingTree {
     lowest: Option<(u8, u8)>,
     /// Number of changes of sets.
     changes: u64,
-    /// Of all classes.
+    /// Number of turns of all classes.
     turns: u32,
     /// One more than the largest priority of a leaf.
     priorities: u8,
@@ -361,7 +361,7 @@ impl BorrowingTree {
         }
     }
 
-    /// Puts `class`, which has an entry at `level` and `priority`, into its parent's set, and so on upwards.
+    /// Inserts `class`, which has an entry at `level` and `priority`, into its parent's set, and so on upwards.
     fn link(&mut self, mut class: u32, mut level: u8, priority: u8) {
         self.changes += 1;
         while class != ROOT

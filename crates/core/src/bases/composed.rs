@@ -59,7 +59,7 @@ pub(crate) trait Discipline: Debug + Send + 'static {
     /// Returns the child that is probably selected after `by` others, if it is known.
     fn ahead(&self, by: u32) -> Option<u32>;
 
-    /// Asks for the cache lines that it has of `child`.
+    /// Prefetches the cache lines of `child`.
     fn prefetch(&self, child: u32);
 
     /// Forgets everything, as if just made.
@@ -249,7 +249,7 @@ impl<D: Discipline> Composed<D> {
         }
     }
 
-    /// Lets an inner class choose its offer; returns the offer's length.
+    /// Makes an inner class choose its offer. Returns the offer's length.
     fn choose_head(&mut self, at: u32) -> Option<u32> {
         let inner = &mut self.inners[at as usize];
         let Some(slot) = inner.discipline.select() else {

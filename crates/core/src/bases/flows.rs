@@ -55,7 +55,7 @@ impl<S> Flows<S> {
         Self::over(PacketSlab::for_tree(tree)?, tree, state)
     }
 
-    /// The same with FIFOs, regardless of the leaves' configuration, for schedulers that tag packets on arrival.
+    /// Like `new`, with FIFOs, regardless of the leaves' configuration. For schedulers that tag packets on arrival.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -100,7 +100,7 @@ impl<S> Flows<S> {
         flow.queue.enqueue(&mut self.slab, now, packet, drops).then_some(was_empty)
     }
 
-    /// Takes the head packet of a leaf out; an active queue may drop others on the way to its next.
+    /// Removes and returns the head packet of a leaf. An active queue may drop others on the way to its next.
     #[inline]
     pub(crate) fn pop(&mut self, flow: u32, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         self.flows[flow as usize].queue.dequeue(&mut self.slab, ClassId(flow), now, drops)
@@ -227,7 +227,8 @@ impl<S> Flows<S> {
         self.check_with(listed, elsewhere, None)
     }
 
-    /// The same, except that the class `sending`, whose packet may be in transmission, may be listed without another.
+    /// Like `check`, except that the class `sending`, whose packet may be in transmission, may be listed without
+    /// another.
     ///
     /// # Errors
     /// The broken invariant, in words.

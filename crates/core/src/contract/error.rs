@@ -7,7 +7,7 @@ use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use super::units::Nanos;
 
-/// Why a scheduler could not be made for a hierarchy.
+/// The reason for which a scheduler could not be made for a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildError {
     /// A class sets something the scheduler cannot honour.

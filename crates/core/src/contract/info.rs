@@ -47,7 +47,7 @@ pub struct SchedulerInfo {
     pub aliases: &'static [&'static str],
     /// Key of its paper in `docs/papers.md`; empty if there is no paper.
     pub paper: &'static str,
-    /// One line.
+    /// Summary in one line.
     pub summary: &'static str,
     /// Features that it honours. A class that sets any other is refused.
     pub features: &'static [Feature],

@@ -6,7 +6,7 @@
 /// The way a link layer splits frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Not at all.
+    /// Frames are not split.
     #[default]
     Plain,
     /// 65 bytes on the wire for each 64 begun (IEEE 802.3 clause 61, 64/65-octet encapsulation of VDSL2).

@@ -124,7 +124,7 @@ pub struct Promises {
     pub starves: bool,
 }
 
-/// Those of a tree.
+/// The shortfalls of a tree.
 ///
 /// # Errors
 /// As building the scheduler.
@@ -254,9 +254,9 @@ pub struct Windowed {
 /// An amount of traffic per interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerWindow {
-    /// In packets of any length.
+    /// An amount in packets of any length.
     Packets(u64),
-    /// In bytes.
+    /// An amount in bytes.
     Bytes(u64),
 }
 

@@ -153,13 +153,13 @@ pub enum Dequeued {
 pub enum BatchEnd {
     /// The budget is used up; there may be more.
     Full,
-    /// As [`Dequeued::WaitUntil`].
+    /// Like [`Dequeued::WaitUntil`].
     WaitUntil(Nanos),
-    /// As [`Dequeued::Idle`].
+    /// Like [`Dequeued::Idle`].
     Idle,
 }
 
-/// Why a packet was dropped.
+/// The reason for which a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
     /// The class's queue holds its limit of packets.

@@ -29,7 +29,7 @@ pub enum Sharing {
     Curves(fn(&Hierarchy) -> Result<Vec<Option<u64>>, BuildError>),
     /// Siblings share visits by [`Hierarchy::weight`]. A visit sends up to the link's largest packet, or the packets that are there (\[hdrr\]).
     SiblingVisits,
-    /// From the lowest level of lenders up, within a level by priority, among equals by quanta (\[htb\]). Lent
+    /// Rates from the lowest level of lenders up, within a level by priority, among equals by quanta (\[htb\]). Lent
     /// bandwidth counts at the class and above. The numbers are those of [`Plan`](crate::schedulers::htb::Plan).
     Lenders,
     /// Every class first gets its own rate, as far as it has demand. The rest goes to leaves by priority and quanta,

@@ -57,7 +57,7 @@ impl Bucket {
         self.is_ready()
     }
 
-    /// Takes out `bytes`.
+    /// Removes `bytes`.
     #[inline]
     pub(crate) fn take(&mut self, bytes: impl Into<u64>) {
         self.level -= i128::from(bytes.into()) * TOKENS_PER_BYTE;

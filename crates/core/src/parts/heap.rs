@@ -132,7 +132,7 @@ impl<W: Work> Heap<W> {
         of_either!(self, queue => queue.last_key())
     }
 
-    /// Puts `id` in under `key`, or moves it there, behind those that have that key already.
+    /// Inserts `id` under `key`, or moves it there, behind the ids that have that key already.
     #[inline(always)]
     pub(crate) fn set(&mut self, id: u32, key: u128) {
         of_either!(self, queue => queue.set(id, key))
@@ -163,20 +163,20 @@ impl<W: Work> Heap<W> {
         }
     }
 
-    /// Takes out the first id, with its key.
+    /// Removes and returns the first id with its key.
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(u32, u128)> {
         of_either!(self, queue => queue.pop())
     }
 
-    /// Takes out the first id if its key is at most `most`, with its key.
+    /// Removes and returns the first id with its key, if the key is at most `most`.
     #[inline(always)]
     pub(crate) fn pop_by(&mut self, most: u128) -> Option<(u32, u128)> {
         self.first().filter(|&(_, key)| key <= most)?;
         self.pop()
     }
 
-    /// Takes `id` out; its key, if it was in.
+    /// Removes `id`. Returns its key, if it was in the queue.
     #[inline(always)]
     pub(crate) fn remove(&mut self, id: u32) -> Option<u128> {
         of_either!(self, queue => queue.remove(id))

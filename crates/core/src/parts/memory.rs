@@ -77,7 +77,7 @@ impl<T> Stack<T> {
         Ok(Self(room(most)?))
     }
 
-    /// Puts an entry at the end.
+    /// Appends an entry.
     #[inline(always)]
     pub(crate) fn push(&mut self, value: T) {
         if self.0.len() == self.0.capacity() {
@@ -86,7 +86,7 @@ impl<T> Stack<T> {
         self.0.push(value);
     }
 
-    /// Takes out all entries from the first on.
+    /// Removes and returns all entries from the first on.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.0.drain(..)
     }
@@ -104,7 +104,7 @@ impl<T> Stack<T> {
         self.0.truncate(len);
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -145,7 +145,7 @@ impl<T> Queue<T> {
         Ok(Self(all))
     }
 
-    /// Puts an entry at the end.
+    /// Appends an entry.
     #[inline]
     pub(crate) fn push(&mut self, value: T) {
         if self.0.len() == self.0.capacity() {
@@ -154,7 +154,7 @@ impl<T> Queue<T> {
         self.0.push_back(value);
     }
 
-    /// Takes the first out.
+    /// Removes and returns the first entry.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.0.pop_front()
@@ -180,7 +180,7 @@ impl<T> Queue<T> {
         self.0.is_empty()
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

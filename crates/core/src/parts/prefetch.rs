@@ -9,7 +9,7 @@
 /// Bytes of a cache line, on most processors.
 const LINE: usize = 64;
 
-/// Asks for the cache line that entry `index` of `entries` begins on. There need not be such an entry.
+/// Prefetches the cache line on which entry `index` of `entries` begins. There need not be such an entry.
 #[inline(always)]
 pub(crate) fn prefetch<T>(entries: &[T], index: usize) {
     ask(entries.as_ptr().wrapping_add(index));
@@ -31,7 +31,7 @@ fn ask<T>(line: *const T) {
     let _ = line;
 }
 
-/// Asks for all cache lines of entry `index`, which begins on one. There need not be such an entry.
+/// Prefetches all cache lines of entry `index`, which begins on one. There need not be such an entry.
 #[inline(always)]
 pub(crate) fn prefetch_all<T>(entries: &[T], index: usize) {
     const { assert!(align_of::<T>() >= LINE) };

@@ -96,12 +96,12 @@ impl TagQueue {
         }
     }
 
-    /// Takes all tags out.
+    /// Removes all tags.
     pub(crate) fn clear(&mut self, slab: &mut TagSlab) {
         while self.pop(slab).is_some() {}
     }
 
-    /// Takes the first tag out.
+    /// Removes and returns the first tag.
     pub(crate) fn pop(&mut self, slab: &mut TagSlab) -> Option<u128> {
         let index = self.head;
         let node = slab.nodes.get_mut(index as usize)?;

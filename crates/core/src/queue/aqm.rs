@@ -6,7 +6,7 @@
 //!
 //! | RFC 8290 | here |
 //! | --- | --- |
-//! | queue (of a flow) | [`Flow`]; a packet's is told by the lowest bits of [`Packet::flow`] |
+//! | queue (of a flow) | [`Flow`]; the lowest bits of [`Packet::flow`] select it |
 //! | number of queues, 1024 | [`FLOWS`], or fewer: see [`MAX_FLOWS`] and [`FLOWS_PER_PACKET`] |
 //! | quantum | the link's largest packet |
 //! | credits, lists of new and old queues | [`Turn`], [`Rota`] |
@@ -104,7 +104,7 @@ impl Member for Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     hosts: u32,
-    /// Of each host; a power of two.
+    /// Flows of each host; a power of two.
     flows: u32,
     /// True if CoDel judges packets.
     codel: bool,
@@ -134,9 +134,9 @@ impl Shape {
 /// Most flows that FQ-CoDel keeps apart, powers of two.
 #[derive(Clone, Copy, Debug)]
 struct FlowLimits {
-    /// In a leaf whose queue is long.
+    /// Maximum in a leaf whose queue is long.
     of_a_leaf: u32,
-    /// Of a host.
+    /// Maximum of a host.
     of_a_host: u32,
 }
 
@@ -197,7 +197,7 @@ pub(super) struct Table {
     queues: Stack<Active>,
     hosts: Stack<Host>,
     flows: Stack<Flow>,
-    /// When the packet in each node of the slab arrived.
+    /// Arrival time of the packet in each node of the slab.
     arrived: Stack<Nanos>,
     limits: FlowLimits,
     max_packet: u32,
@@ -321,7 +321,7 @@ impl Table {
         }
     }
 
-    /// Takes the first packet of a flow of a host; it has one.
+    /// Removes and returns the first packet of a flow of a host. The flow has one.
     fn pop(&mut self, slab: &mut Slab, host: u32, flow: u32) -> (u64, u32) {
         let flow = &mut self.flows[flow as usize];
         let node = flow.first;
@@ -376,8 +376,8 @@ impl Table {
         }
     }
 
-    /// Takes the first packet of a flow that CoDel lets pass, and drops those before it. There is always one, because
-    /// CoDel never drops the last.
+    /// Removes and returns the first packet of a flow that CoDel lets pass, and drops those before it. There is always
+    /// one, because CoDel never drops the last.
     fn pass(&mut self, slab: &mut Slab, leaf: &mut Behind<'_>, (host, at): (u32, u32), judged: bool) -> (u64, u32) {
         let now = self.now;
         let mut again = false;

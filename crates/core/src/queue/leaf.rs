@@ -100,13 +100,13 @@ impl PacketSlab {
         self.store.open(arriving)
     }
 
-    /// Asks for the packet that becomes the head of `queue` when the head leaves.
+    /// Prefetches the packet that becomes the head of `queue` when the head leaves.
     #[inline(always)]
     pub(crate) fn prefetch_second(&self, queue: &LeafQueue) {
         prefetch(&self.store.nodes, queue.head.next as usize);
     }
 
-    /// Asks for the last packet of `queue`, which the next one is appended to.
+    /// Prefetches the last packet of `queue`. The next one is appended to it.
     #[inline(always)]
     pub(crate) fn prefetch_tail(&self, queue: &LeafQueue) {
         prefetch(&self.store.nodes, queue.tail as usize);
@@ -129,7 +129,7 @@ impl PacketSlab {
 pub(crate) struct LeafQueue {
     /// The head, and the location of the packet behind it: as in the slab, so that one copy makes a packet the head.
     head: Node,
-    /// Of a queue that shares its room: 1 unless it is empty. The rest of this is in the slab then.
+    /// Packets; in a queue that shares its room, 1 unless it is empty. The rest of this is in the slab then.
     packets: u32,
     bytes: u32,
     tail: u32,
@@ -228,8 +228,8 @@ impl LeafQueue {
         }
     }
 
-    /// Takes out the head packet, which belongs to `class`. An active queue may then drop others on its way to the next
-    /// head. That never empties it.
+    /// Removes and returns the head packet, which belongs to `class`. An active queue may then drop others on its way
+    /// to the next head. That never empties it.
     #[inline(always)]
     pub(crate) fn dequeue(
         &mut self,

@@ -31,7 +31,7 @@ struct Queue {
 #[derive(Debug)]
 pub(super) struct Shared {
     queues: Box<[Queue]>,
-    /// Those with packets; the longest is the first.
+    /// The queues with packets, the longest first.
     longest: Heap,
 }
 

@@ -141,7 +141,7 @@ impl OpenSlab<'_> {
         index
     }
 
-    /// Takes out a node and moves it to `place`.
+    /// Removes a node and moves it to `place`.
     #[inline(always)]
     pub(super) fn remove(&mut self, index: u32, place: &mut Node) {
         let slot = &mut self.nodes[index as usize];

@@ -162,7 +162,7 @@ pub trait Port: DropSink {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// At this time: the link becomes free, or the scheduler may send again.
+    /// Time at which the link becomes free, or the scheduler may send again.
     At(Nanos),
     /// Only an arrival makes a difference.
     OnArrival,
@@ -176,7 +176,7 @@ pub enum Next {
     Packet {
         /// The packet.
         packet: Packet,
-        /// When its last bit leaves.
+        /// Time at which its last bit leaves.
         done: Nanos,
     },
     /// No packet now; the time to call again if nothing arrives before.

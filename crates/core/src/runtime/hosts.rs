@@ -35,7 +35,7 @@ struct Held {
 #[derive(Debug)]
 pub struct HostTable {
     hosts: Hosts,
-    /// By place.
+    /// Hosts by place.
     held: Stack<Held>,
     /// By the lowest bits of a host's hash: the first place of its list.
     buckets: Box<[u16]>,
@@ -107,7 +107,7 @@ impl HostTable {
         place
     }
 
-    /// Takes the host of `place` out of its list.
+    /// Removes the host of `place` from its list.
     fn leave(&mut self, place: u16) {
         let Held { bucket, next, .. } = self.held[usize::from(place)];
         let first = &mut self.buckets[usize::from(bucket)];

@@ -51,7 +51,7 @@ impl PoolRule {
     }
 }
 
-/// Why a pool was refused.
+/// The reason for which a pool was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolError {
     /// The pool has no members.

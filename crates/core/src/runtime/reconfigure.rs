@@ -46,7 +46,7 @@ fn survivor(survivors: &[Option<ClassId>], old: ClassId) -> Option<ClassId> {
     survivors.get(old.index()).copied().flatten()
 }
 
-/// Why a change was refused.
+/// The reason for which a change was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconfigureError {
     /// The new scheduler cannot be made.

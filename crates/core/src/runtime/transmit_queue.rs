@@ -125,7 +125,7 @@ pub(crate) struct Transmitting<S> {
 }
 
 impl<S: Scheduler> Transmitting<S> {
-    /// Puts `queue` behind `inner`, which is empty and was made for `tree`.
+    /// Makes `queue` behind `inner`, which is empty and was made for `tree`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.

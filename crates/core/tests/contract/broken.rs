@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Allocates,
     TakesAQuantumOfZero,
     BreaksItsInvariant,
-    /// From here on the toys honour ceilings; this one has no fault.
+    /// First of the toys that support ceilings; this one has no fault.
     NonePaced,
     WaitsTooLong,
     WaitsInSmallSteps,

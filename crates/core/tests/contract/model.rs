@@ -146,7 +146,7 @@ impl Model {
         all
     }
 
-    /// Takes a packet out of its queue.
+    /// Removes a packet from its queue.
     fn remove(&mut self, class: ClassId, place: usize) -> Option<(u64, u32)> {
         let removed = self.queues[class.index()].remove(place)?;
         self.total.packets -= 1;
@@ -169,7 +169,7 @@ impl Model {
         Amount { packets, bytes: self.queues[class].iter().map(|&(_, len)| u64::from(len)).sum() }
     }
 
-    /// Why a packet may be dropped on arrival; it must be if there is any reason.
+    /// Returns the reasons to drop a packet on arrival. It must be dropped if there is any.
     fn reasons(&self, class: ClassId, len: u32) -> Vec<DropReason> {
         if !self.tree.is_leaf(class) {
             return vec![DropReason::NotALeaf];

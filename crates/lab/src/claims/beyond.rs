@@ -5,7 +5,7 @@ use super::{Claim, Paper};
 mod matrix;
 mod others;
 
-/// Not a paper, in the form of one.
+/// An entry in the form of a paper, which is not one.
 pub(super) const PAPER: Paper = Paper {
     key: "beyond",
     name: "Beyond the papers",

@@ -25,7 +25,7 @@ pub enum Effort {
     Full,
 }
 
-/// Why a claim could not be tried to its end.
+/// The reason for which a claim could not be tried to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The user stopped the run.

@@ -40,7 +40,7 @@ pub const EXP2: Experiment = Experiment {
 /// The guarantees of A1 and A2 in parts of 1000 of the link, and those of B1 and B2, which are the same.
 type LeafParts = [u64; 2];
 const LOW: LeafParts = [140, 160];
-/// As in Figure 1.
+/// Guarantees of Figure 1.
 const MEDIUM: LeafParts = [100, 200];
 const HIGH: LeafParts = [60, 240];
 

@@ -34,7 +34,7 @@ pub fn of_runs(runs: &[&Run]) -> Vec<Delays> {
     (0..first.classes.len()).filter_map(of).collect()
 }
 
-/// For each scheduler and class, the number of packets up to each of a few hundred delays.
+/// Returns the number of packets up to each of a few hundred delays, for each scheduler and class.
 #[must_use]
 pub fn csv(schedulers: &[(String, Vec<Delays>)]) -> String {
     let mut text = String::from("scheduler,class,delay_s,packets,share_at_most,share_above\n");
@@ -62,8 +62,8 @@ fn delay_axis(distributions: &[&Distribution], label: &str) -> Axis {
     }
 }
 
-/// For each class the share of packets with at most a given delay, and below it the share with a longer one, by powers
-/// of ten.
+/// Draws, for each class, the share of packets with at most a given delay. Below it is the share with a longer one, by
+/// powers of ten.
 #[must_use]
 pub fn distributions(delays: &[Delays], title: &str) -> Figure {
     let drawn = &delays[..delays.len().min(MAX_DRAWN)];

@@ -106,7 +106,7 @@ pub enum Join {
     Lines,
     /// Each value holds until the next point.
     Steps,
-    /// Not at all.
+    /// No line.
     Nothing,
 }
 

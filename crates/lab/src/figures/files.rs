@@ -23,7 +23,7 @@ use super::sweep::{self, Key};
 pub struct FileError {
     /// The file or directory.
     pub path: PathBuf,
-    /// Why.
+    /// Reason of the failure.
     #[source]
     pub error: io::Error,
 }

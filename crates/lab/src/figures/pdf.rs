@@ -8,7 +8,7 @@ use svg2pdf::{ConversionOptions, PageOptions};
 /// Pixels per inch in CSS, and so in SVG.
 const PIXELS_PER_INCH: f32 = 96.0;
 
-/// Why a drawing has no PDF.
+/// The reason for which a drawing has no PDF.
 #[derive(Debug, thiserror::Error)]
 pub enum PdfError {
     /// The drawing is not SVG.

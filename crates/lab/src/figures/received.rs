@@ -12,7 +12,7 @@ pub struct ReceivedWindow {
     pub start_s: f64,
     /// Its end in seconds.
     pub end_s: f64,
-    /// Of each of [`Received::names`].
+    /// Values of each of [`Received::names`].
     pub classes: Vec<ReceivedClass>,
 }
 

@@ -10,7 +10,7 @@ use crate::trace::{Event, Seen, Stage, Told, What};
 
 /// The queues, as seen from outside.
 struct Queues {
-    /// Of packets that came and neither left nor were dropped: class, length, source, arrival.
+    /// Packets that came and neither left nor were dropped: class, length, source, arrival.
     live: HashMap<u64, (usize, u32, u32, Nanos)>,
     /// By class and flow, numbers in the order of arrival.
     lines: HashMap<(usize, u32), VecDeque<u64>>,

@@ -33,10 +33,10 @@ pub(crate) fn bounds(seen: &Seen, judge: &mut Judge) {
 /// One limit of a bound's traffic, and the recent arrivals.
 struct Conforming {
     limit: ArrivalLimit,
-    /// Of a bucket: its content in 2^-3 10^-9 bytes, and the time of that.
+    /// For a bucket: its content in 2^-3 10^-9 bytes, and the time of that.
     held: u128,
     last: Nanos,
-    /// Of a window: the arrivals in it.
+    /// For a window: the arrivals in it.
     recent: VecDeque<(Nanos, u64)>,
 }
 

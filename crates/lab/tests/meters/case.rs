@@ -15,7 +15,7 @@ impl Entry {
         self.0.push((key, value.into()));
     }
 
-    /// The same with the value in quotes.
+    /// Like `set`, with the value in quotes.
     pub(crate) fn quote(&mut self, key: &'static str, value: impl std::fmt::Display) {
         self.set(key, format!("\"{value}\""));
     }
@@ -111,7 +111,7 @@ impl Case {
         text
     }
 
-    /// The same for `times` as long.
+    /// Makes the same case for `times` as long.
     pub(crate) fn longer(&self, times: u64) -> Self {
         let mut case = self.clone();
         for (key, value) in &mut case.top.0 {

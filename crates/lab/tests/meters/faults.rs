@@ -73,7 +73,7 @@ fn sent(events: &[Event], from: usize, count: usize) -> Vec<usize> {
     (0..events.len()).filter(|&place| is_sent(&events[place])).skip(from).take(count).collect()
 }
 
-/// Of `count` packets on the link from number `from` on, those for which `later` holds change places with the others.
+/// Swaps some of `count` packets on the link from number `from` on with the others: those for which `later` holds.
 fn postponed(events: &mut [Event], (from, count): (usize, usize), later: impl Fn(&Event) -> bool) {
     let places = sent(events, from, count);
     let packets = || places.iter().map(|&place| events[place]);

@@ -28,7 +28,7 @@ pub(crate) struct Event {
     /// When; of a packet that is sent, when its first bit leaves.
     pub(crate) at: Nanos,
     pub(crate) number: u64,
-    /// Of the scenario.
+    /// Class of the scenario.
     pub(crate) class: usize,
     pub(crate) len: u32,
     pub(crate) source: u32,

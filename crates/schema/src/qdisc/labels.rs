@@ -23,7 +23,7 @@ pub struct Labels {
     by_minor: Vec<(u16, u32)>,
 }
 
-/// Why a label was refused.
+/// The reason for which a label was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelError {
     /// A minor number of 0 or above [`MAX_MINOR`].

@@ -15,9 +15,9 @@ use crate::keys::{CLASS, ClassKey, HOST_KEYS, Kind, Value};
 /// The reason why bytes are not a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// They do not begin with [`MAGIC`].
+    /// The bytes do not begin with [`MAGIC`].
     Magic,
-    /// They are of another version.
+    /// The bytes are of another version.
     Version {
         /// The version.
         version: u16,
@@ -112,7 +112,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Takes the next record off `bytes`.
+    /// Reads the next record and removes it from `bytes`.
     fn next(class: ClassId, bytes: &mut &'a [u8]) -> Result<Self, ReadError> {
         let (len, rest) = bytes.split_first_chunk::<2>().ok_or(ReadError::Record { class })?;
         let len = usize::from(u16::from_le_bytes(*len));

@@ -9,7 +9,7 @@ use super::labels::room;
 use super::{Config, HEADER, MAGIC, MAX_BYTES, MAX_RECORD, MODULE_HOST_KEYS, VERSION, width};
 use crate::keys::{CLASS, HOST_KEYS, Kind, Value};
 
-/// Why a configuration was not written.
+/// The reason for which a configuration was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// It takes more than [`MAX_BYTES`].
@@ -19,9 +19,9 @@ pub enum WriteError {
     },
     /// Labels and tree differ in the number of classes.
     Labels {
-        /// Of the tree, the link included.
+        /// Classes of the tree, including the link.
         classes: usize,
-        /// Of the labels.
+        /// Classes of the labels.
         labels: usize,
     },
     /// A class keeps flows apart (`per = "flow"`), which the kernel module does not support.

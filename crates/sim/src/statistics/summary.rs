@@ -45,15 +45,15 @@ pub struct ClassSummary {
 /// Delays in all runs: estimates of the runs' measurements. `None` if no run had packets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DelaySummary {
-    /// Of the mean.
+    /// Estimate of the mean.
     pub mean: Option<Estimate>,
-    /// Of the median.
+    /// Estimate of the median.
     pub p50: Option<Estimate>,
-    /// Of the 99th percentile.
+    /// Estimate of the 99th percentile.
     pub p99: Option<Estimate>,
-    /// Of the percentile 99.9.
+    /// Estimate of the percentile 99.9.
     pub p999: Option<Estimate>,
-    /// Of the longest.
+    /// Estimate of the maximum.
     pub max: Option<Estimate>,
 }
 
@@ -105,20 +105,20 @@ pub struct Difference {
 pub struct ClassDifference {
     /// The leaf.
     pub name: String,
-    /// Of the mean rate.
+    /// Difference of the mean rate.
     pub rate_bps: Option<Paired>,
-    /// Of the delay.
+    /// Difference of the delay.
     pub delay_s: DelayDifference,
-    /// Of the part of its packets that was lost.
+    /// Difference of the part of its packets that was lost.
     pub lost: Option<Paired>,
 }
 
 /// Differences of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DelayDifference {
-    /// Of the mean.
+    /// Difference of the mean.
     pub mean: Option<Paired>,
-    /// Of the 99th percentile.
+    /// Difference of the 99th percentile.
     pub p99: Option<Paired>,
 }
 

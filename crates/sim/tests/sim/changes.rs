@@ -119,7 +119,7 @@ fn random_tree(random: &mut Random, mbps: u64, packets: u64) -> (Hierarchy, Vec<
     tree(mbps, &classes)
 }
 
-/// When each class is a leaf, in stages that last `stage_ms` each.
+/// Returns the times at which each class is a leaf, in stages that last `stage_ms` each.
 fn leaf_times(trees: &[(Hierarchy, Vec<ClassId>)], stage_ms: u64) -> Vec<Vec<Interval>> {
     let mut times = vec![Vec::new(); CLASSES as usize + 1];
     for (n, (tree, classes)) in trees.iter().enumerate() {

@@ -402,7 +402,7 @@ fn a_faulty_scheduler_is_an_error_and_not_a_result() {
     for fault in [Fault::Loses, Fault::Miscounts] {
         let said = error(fault);
         assert!(
-            said.starts_with("packets were lost or made up: all classes: received ") && said.contains("1007"),
+            said.starts_with("packets were lost or invented: all classes: received ") && said.contains("1007"),
             "{said}"
         );
     }

@@ -15,7 +15,7 @@ fn guaranteed(mbps: u64, ceiling: Option<u64>) -> ClassConfig {
     ClassConfig { share: Some(Share::Guarantee(rate(mbps))), ceiling: ceiling.map(rate), ..ClassConfig::default() }
 }
 
-/// As Figure 1 of \[hls\], with 100 less for A2 and for C, so that there is room in A and on the link.
+/// Figure 1 of \[hls\], with 100 less for A2 and for C, so that there is room in A and on the link.
 fn figure_1(ceiling_of_a: Option<u64>) -> Hierarchy {
     let link = LinkConfig::new(Rate::from_bps(1_000 * MBIT).unwrap());
     let mut tree = Hierarchy::builder(link);

@@ -16,7 +16,7 @@ pub(crate) struct Shape {
     pub(crate) max_weight: u64,
     pub(crate) max_rate: u64,
     pub(crate) ceilings: bool,
-    /// Also upper limits, and classes that are bounded or isolated.
+    /// True for upper limits, and classes that are bounded or isolated.
     pub(crate) limits: bool,
 }
 

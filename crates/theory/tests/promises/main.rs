@@ -28,7 +28,7 @@ fn pick(random: &mut ChaCha8Rng, below: u64) -> u64 {
 /// The sending pattern of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Habit {
-    /// As much as its bound allows, as early as possible.
+    /// Sends as much as its bound allows, as early as possible.
     Keeps,
     /// Its queue never empties.
     Greedy,

@@ -201,7 +201,7 @@ impl<E: From<BetweenError>, F: FnMut(u64, u64) -> Result<(), E>> Pairing<F> {
         self.ended = true;
     }
 
-    /// Lets go of all packets that are older than the longest delay at `now`, by the first clock.
+    /// Removes all packets that are older than the longest delay at `now`, by the first clock.
     fn expire(&mut self, now: i128) -> Result<(), E> {
         let within = self.within;
         while let Some(packet) = self.before.pop_if(|packet| i128::from(packet.at) + within < now) {

@@ -269,8 +269,8 @@ fn recordings_of_the_start_of_packets_are_compared_as_far_as_asked_and_refused_o
 fn files_that_are_wrong_are_refused_with_the_packet_and_those_that_were_cut_off_are_used() {
     let good = pcap(&[(5, frame(1, 1)), (6, frame(1, 2))], 65_535);
     let message = |bytes: &[u8]| compare(&good, bytes, config()).unwrap_err().to_string();
-    assert_eq!(message(b"send_s,receive_s\n"), "no capture; pcap and pcapng are read");
-    assert_eq!(message(b""), "no capture; pcap and pcapng are read");
+    assert_eq!(message(b"send_s,receive_s\n"), "not a capture; formats are pcap and pcapng");
+    assert_eq!(message(b""), "not a capture; formats are pcap and pcapng");
     let unsorted = pcap(&[(5, frame(1, 1)), (4, frame(1, 2))], 65_535);
     assert!(message(&unsorted).starts_with("packet 2 is 1 ns older than the one before it"), "{}", message(&unsorted));
     let mut link = good.clone();

@@ -151,7 +151,7 @@ fn a_trace_file_has_names_and_times_exact_to_a_nanosecond() {
     let trace = read_trace(file.as_bytes(), Accept::default(), false, of_a).unwrap();
     assert_eq!(trace.packets().iter().map(|packet| packet.len).collect::<Vec<_>>(), [40, 576]);
     let none = read_trace(file.as_bytes(), Accept::default(), false, |_| false).unwrap_err();
-    assert_eq!(none.to_string(), "no packet of 3 is taken");
+    assert_eq!(none.to_string(), "none of 3 packets is accepted");
 
     assert!(refused(b"time,length\n1,2\n").starts_with("neither a capture"));
     assert!(refused(b"").starts_with("neither a capture"));
@@ -160,7 +160,7 @@ fn a_trace_file_has_names_and_times_exact_to_a_nanosecond() {
     assert_eq!(line("1"), "line 3: it has not as many fields as the line of names");
     assert_eq!(line("1,0"), "line 3: bytes is no length above 0");
     for wrong in ["-1", "1e3", "0.0000000001", "", ".5", "99999999999", "NaN"] {
-        let expected = "line 3: arrival_s is no time in seconds with up to nine decimals";
+        let expected = "line 3: arrival_s is not a time in seconds with up to nine decimals";
         assert_eq!(line(&format!("{wrong},40")), expected, "{wrong}");
     }
 }

@@ -23,7 +23,7 @@ pub enum StampError {
     Io {
         /// Number of the line, from 1.
         line: u64,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
     /// A line is too long.
@@ -42,7 +42,7 @@ pub enum StampError {
     },
     /// A stamp that is not a time.
     #[error(
-        "line {line}: {name} \"{text}\" is no time in seconds, -9223372036 to 9223372036 with at most nine decimals; write 12.000001"
+        "line {line}: {name} \"{text}\" is not a time in seconds, -9223372036 to 9223372036 with at most nine decimals; write 12.000001"
     )]
     Number {
         /// Number of the line.
@@ -54,7 +54,7 @@ pub enum StampError {
     },
     /// The reference clock goes back.
     #[error(
-        "line {line}: {name} goes back from {} to {} s; sort the lines by it, or tell times by the other clock (--reference {other})",
+        "line {line}: {name} goes back from {} to {} s; sort the lines by it, or use the other clock for times (--reference {other})",
         shown(*.before), shown(*.at)
     )]
     Backwards {
@@ -202,9 +202,9 @@ mod tests {
             ("send_s,receive_s\n", "no stamps"),
             (
                 "1,2\n0.5,3\n",
-                "line 2: send_s goes back from 1.000000000 to 0.500000000 s; sort the lines by it, or tell times by the other clock (--reference receive)",
+                "line 2: send_s goes back from 1.000000000 to 0.500000000 s; sort the lines by it, or use the other clock for times (--reference receive)",
             ),
-            ("1,NaN\n", "line 1: receive_s \"NaN\" is no time in seconds"),
+            ("1,NaN\n", "line 1: receive_s \"NaN\" is not a time in seconds"),
             ("inf,1\n", "line 1: send_s \"inf\" is no time"),
             ("1,1.0000000001\n", "line 1: receive_s"),
             ("1,99999999999\n", "line 1: receive_s"),

@@ -93,7 +93,7 @@ pub(super) struct Requests {
     next: u32,
     /// Packets of this request that have not arrived.
     missing: BTreeSet<u32>,
-    /// When the last one of those that did arrives.
+    /// Arrival time of the last one of those that did.
     last_arrival: Nanos,
     began: Nanos,
     backoff: u32,

@@ -34,7 +34,7 @@ fn flow(report: ClosedReport) -> Flow {
     }
 }
 
-/// When the source looks next, from `now` on and before `end`.
+/// Returns the time at which the source looks next, from `now` on and before `end`.
 fn next(source: &Closed, now: Nanos, end: Nanos) -> Option<Nanos> {
     source.next_time().map(|at| at.max(now)).filter(|&at| at < end)
 }

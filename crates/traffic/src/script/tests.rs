@@ -90,11 +90,8 @@ fn what_is_wrong_is_named_with_its_line_and_limits() {
         [format!("line 3: the time in ms must be a whole number from 0 to {MAX_TIME_MS}, not \"1.5\"")]
     );
     assert_eq!(of("1 R 3 1"), ["line 3: flow 3 has no packet length yet; write \"0 S 3 1000\" before its first R"]);
-    assert_eq!(
-        of("1 i 0 eth0"),
-        ["line 3: flow 0 sends already; write its i before its first R, or take another flow"]
-    );
-    assert_eq!(of("1 i 4 a/b"), ["line 3: \"a/b\" is no name of an interface: 1 to 15 bytes without /"]);
+    assert_eq!(of("1 i 0 eth0"), ["line 3: flow 0 sends already; write its i before its first R, or use another flow"]);
+    assert_eq!(of("1 i 4 a/b"), ["line 3: \"a/b\" is not the name of an interface: 1 to 15 bytes without /"]);
     assert_eq!(
         of("1 S 0 1\n1 R 0 100000000000"),
         ["line 4: flow 0 would send 100000000000 packets per second; the limit is 2000000000: lower R or raise S"]

@@ -34,7 +34,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     states: Vec<State>,
-    /// When the last packet was sent.
+    /// Time at which the last packet was sent.
     last: Nanos,
 }
 

@@ -7,7 +7,7 @@ use fairlink_core::{Amount, Nanos, QueueLimits};
 use super::gate::Gate;
 use crate::curve::{ArrivalCurve, CurveError};
 
-/// Why a shaper has lost a packet.
+/// The reason for which a shaper has lost a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Its queue was full.
@@ -23,7 +23,7 @@ pub enum Lost {
 pub struct Shaper {
     gate: Gate,
     limits: Option<QueueLimits>,
-    /// Of a limited queue: when the packets in it leave, and their lengths.
+    /// In a limited queue: the departure times of its packets, and their lengths.
     waiting: VecDeque<(Nanos, u32)>,
     waiting_bytes: u64,
     /// When the last packet came, and when it leaves.

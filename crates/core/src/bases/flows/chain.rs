@@ -32,7 +32,7 @@ impl Chain {
         if self.len == 0 { None } else { Some(flows.flows[self.tail as usize].next) }
     }
 
-    /// Puts a leaf that is in no ring at the end.
+    /// Appends a leaf that is in no ring.
     #[inline]
     pub(crate) fn push<S>(&mut self, flows: &mut Flows<S>, flow: u32) {
         let flows = &mut flows.flows;
@@ -46,7 +46,7 @@ impl Chain {
         self.len += 1;
     }
 
-    /// Takes the first out.
+    /// Removes and returns the first leaf.
     #[inline]
     pub(crate) fn pop<S>(&mut self, flows: &mut Flows<S>) -> Option<u32> {
         let first = self.first(flows)?;

@@ -72,7 +72,7 @@ impl Ring {
         if self.len == 0 { None } else { Some(self.places[self.place(0)]) }
     }
 
-    /// Puts a leaf that is in no ring at the end.
+    /// Appends a leaf that is in no ring.
     #[inline(always)]
     pub(crate) fn push(&mut self, flow: u32) {
         debug_assert!((self.len as usize) < self.places.len(), "class {flow} is in a ring already");
@@ -89,7 +89,7 @@ impl Ring {
         }
     }
 
-    /// Takes the first out.
+    /// Removes and returns the first leaf.
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<u32> {
         let first = self.first()?;
@@ -109,7 +109,7 @@ impl Ring {
         true
     }
 
-    /// Takes all out.
+    /// Removes all leaves.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
@@ -186,7 +186,7 @@ impl OpenRing<'_> {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Takes the first out.
+    /// Removes the first leaf.
     #[inline(always)]
     pub(super) fn pop(&mut self) {
         self.head = self.head.wrapping_add(1);

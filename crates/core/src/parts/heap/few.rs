@@ -22,10 +22,10 @@ use crate::parts::{
 pub(super) const MOST: usize = 64;
 const MASK: u32 = MOST as u32 - 1;
 
-/// As [`Heap`](super::Heap), for at most [`MOST`] ids.
+/// Like [`Heap`](super::Heap), for at most [`MOST`] ids.
 #[derive(Debug)]
 pub(crate) struct Few<W = ()> {
-    /// By id.
+    /// Keys by id.
     keys: Box<[u128]>,
     /// The ids in it, a bit each.
     members: u64,
@@ -130,7 +130,7 @@ impl<W: Work> Few<W> {
         }
     }
 
-    /// Puts `id`, which comes before the last, into the list, from the end that is nearer.
+    /// Inserts `id`, which comes before the last, into the list, from the nearer end.
     #[inline(never)]
     fn insert(&mut self, id: u32, key: u128) {
         let (mut place, middle) = (self.len, self.len / 2);
@@ -174,7 +174,7 @@ impl<W: Work> Few<W> {
         self.len -= 1;
     }
 
-    /// Takes `id`, which is in the list, out of it.
+    /// Removes `id` from the list.
     #[inline(always)]
     fn unlink(&mut self, id: u32) {
         if self.at(0) == id {

@@ -81,9 +81,9 @@ pub(crate) struct Lanes<W = ()> {
     lanes: Box<[Lane]>,
     /// The nodes of the tournament: the children of node `i` are `2 i` and `2 i + 1`. Node `leaves + lane` is the head of a lane.
     nodes: Box<[Pair]>,
-    /// By step: the lane that an id with that step went to last.
+    /// By step: the lane of the last id with that step.
     by_step: Box<[u32]>,
-    /// Of a queue with two ends: by node above the leaves, the lane whose tail is the last below it, or [`NONE`].
+    /// Only with two ends: by node above the leaves, the lane whose tail is the last below it, or [`NONE`].
     latest: Box<[u32]>,
     /// By number of the change, modulo its length: the id that went to the end of a lane with it. A single lane has its ids in the order of
     /// these numbers, so that the one that comes some places after the first is found without a walk along the lane.
@@ -258,7 +258,7 @@ impl<W: Work> Lanes<W> {
         prefetch(&self.entries, id as usize);
     }
 
-    /// Puts `id` in under `key`, or moves it there, behind those that have that key already.
+    /// Inserts `id` under `key`, or moves it there, behind the ids that have that key already.
     #[inline(always)]
     pub(super) fn set(&mut self, id: u32, key: u128) {
         let old = self.entries[id as usize].key;
@@ -281,7 +281,7 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// Takes out the first id, with its key.
+    /// Removes and returns the first id with its key.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(u32, u128)> {
         let first = self.first()?;
@@ -297,7 +297,7 @@ impl<W: Work> Lanes<W> {
         Some(first)
     }
 
-    /// Takes `id` out; its key, if it was in.
+    /// Removes `id`. Returns its key, if it was in the queue.
     #[inline]
     pub(super) fn remove(&mut self, id: u32) -> Option<u128> {
         let key = self.key(id)?;
@@ -361,7 +361,8 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    /// Puts `id`, which is not in, at the end of `lane`, if its last id took a step of this mark and `id` belongs there.
+    /// Appends `id`, which is not in the queue, to `lane`, if its last id had a step of this mark and `id` belongs
+    /// there.
     #[inline(always)]
     fn append(&mut self, lane: u32, id: u32, key: u128, mark: u32) -> bool {
         let Lane { tail, mark: last } = self.lanes[lane as usize];
@@ -377,7 +378,7 @@ impl<W: Work> Lanes<W> {
         true
     }
 
-    /// Puts `id`, which is not in and belongs at the end of no lane, at the start of one or into its own.
+    /// Inserts `id`, which is not in the queue and belongs at the end of no lane, at the start of one or into its own.
     #[inline(never)]
     fn insert(&mut self, id: u32, key: u128, mark: u32, slot: usize) {
         let lane = self.by_step[slot];
@@ -458,7 +459,7 @@ impl<W: Work> Lanes<W> {
         self.rise(lane, id);
     }
 
-    /// Takes `id`, which is in, out of its lane.
+    /// Removes `id` from its lane.
     #[inline]
     fn unlink(&mut self, id: u32) {
         let entry = &mut self.entries[id as usize];

@@ -87,13 +87,13 @@ fn while_all_ids_are_in_one_lane_it_is_known_who_comes_later() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Puts the first back under its key and one of a few steps, as schedulers do.
+    /// Returns the first under its key and one of a few steps, as schedulers do.
     Again(u8),
     Set(u32, u128),
     Remove(u32),
     Pop,
     Lower(u128),
-    /// Takes all out, one after the other.
+    /// Removes all, one after the other.
     Drain,
     Clear,
 }

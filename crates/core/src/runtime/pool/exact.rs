@@ -55,7 +55,7 @@ const PERIOD: Nanos = Nanos::from_millis(1);
 const PATIENCE: [Nanos; 2] = [Nanos::from_millis(8), Nanos::from_millis(500)];
 /// Minimum time for which the longest silence of a waiting member is remembered; the maximum is twice as long.
 const MEMORY: Nanos = Nanos::from_secs(1);
-/// When to ask again while another thread hands credit out.
+/// Wait until the next attempt while another thread distributes credit.
 const SHORTLY: Nanos = Nanos::from_micros(20);
 /// Billionths of a bit in a byte.
 const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;

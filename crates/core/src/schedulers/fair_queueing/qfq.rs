@@ -201,11 +201,11 @@ struct Groups {
     groups: Box<[Group]>,
     /// Group 0 has slots of this power of two, and each next one has slots twice as long.
     bits: u32,
-    /// Those with a class that is backlogged or sending.
+    /// Groups with a class that is backlogged or sending.
     backlogged: u64,
-    /// Of these, those with S_i <= V.
+    /// Backlogged groups with S_i <= V.
     eligible: u64,
-    /// Of these, those that finish after an eligible group above them.
+    /// Backlogged groups that finish after an eligible group above them.
     blocked: u64,
 }
 
@@ -257,7 +257,7 @@ impl Groups {
         (above != 0).then(|| self.finish(above.trailing_zeros()))
     }
 
-    /// Puts `group`, which is in no set, into the sets given by its start.
+    /// Inserts `group`, which is in no set, into the sets given by its start.
     #[inline]
     fn classify(&mut self, group: u32, v: u128) {
         let bit = 1 << group;
@@ -270,7 +270,7 @@ impl Groups {
         }
     }
 
-    /// Takes `group` out of all sets.
+    /// Removes `group` from all sets.
     #[inline]
     fn remove(&mut self, group: u32) {
         let others = !(1 << group);
@@ -357,7 +357,7 @@ impl Qfq {
         }
     }
 
-    /// Puts a class at the end of the bucket of `start`.
+    /// Appends a class to the bucket of `start`.
     #[inline]
     fn insert(&mut self, class: u32, group: u32, start: u128) {
         let bucket = self.groups.bucket(group, start);
@@ -513,7 +513,7 @@ impl Scheduler for Qfq {
 
 #[cfg(test)]
 impl Qfq {
-    /// Lets everything begin at the virtual time `v`, a multiple of 2^[`ERA`], instead of 0.
+    /// Moves the start of everything to the virtual time `v`, a multiple of 2^[`ERA`], instead of 0.
     fn skip_to(&mut self, v: u128) {
         self.v = v;
     }

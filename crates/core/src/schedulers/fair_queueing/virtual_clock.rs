@@ -69,7 +69,7 @@ struct Class {
     clock: Curve,
     /// Bytes that have arrived in all.
     arrived: u64,
-    /// Of its packets, in their order.
+    /// Stamps of its packets, in their order.
     stamps: TagQueue,
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct Wf2qPlus {
     sessions: Sessions,
     /// Backlogged children that have not started in the fluid system, by start tag.
     waiting: Heap,
-    /// Those that have, by finish tag.
+    /// Eligible classes, by finish tag.
     eligible: Heap,
 }
 

@@ -153,10 +153,10 @@ pub const TOP_LEVEL: SchedulerInfo = SchedulerInfo {
     ..FORMAL
 };
 
-/// When an overlimit leaf may borrow from an underlimit class above it.
+/// The condition under which an overlimit leaf may borrow from an underlimit class above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guideline {
-    /// When no class at a lower level than the lender's is unsatisfied.
+    /// No class at a lower level than the lender's is unsatisfied.
     Formal,
     /// Always.
     AncestorOnly,
@@ -184,11 +184,12 @@ struct Class {
     /// Bounded or isolated.
     bounded: bool,
     isolated: bool,
-    /// It or a class above it is bounded, isolated, or above an isolated class, and so must not exceed a rate.
+    /// True if the class or a class above it is bounded, isolated, or above an isolated class, and so must not exceed a
+    /// rate.
     capped: bool,
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
-    /// Of a leaf, its index in `Cbq::leaves`.
+    /// Index of a leaf in `Cbq::leaves`.
     leaf: u32,
     /// Bytes that a leaf has sent on the account of a class above it; that leaves have sent on the account of another class.
     lent: u64,
@@ -221,7 +222,7 @@ pub(crate) struct Cbq {
     /// Overlimit classes with backlog below them, by when they are so no longer.
     overlimit: Heap,
     link: Rate,
-    /// When the last packet ends.
+    /// End of the last packet.
     free: Fine,
     slab: PacketSlab,
     max_packet: u32,

@@ -230,7 +230,7 @@ pub struct Hls {
     /// Indexed by class; entries of inner classes only have their index.
     leaves: Stack<Leaf>,
     inners: Stack<Inner>,
-    /// By inner class: which class it is.
+    /// The class of each inner class.
     inner_classes: Stack<u32>,
     siblings: Siblings,
     slab: PacketSlab,

@@ -116,9 +116,9 @@ pub const COMMON_DEFICIT: SchedulerInfo = SchedulerInfo {
 /// The number of deficits of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deficits {
-    /// One for each class that it may borrow from: `htb`.
+    /// One deficit for each class that it may borrow from: `htb`.
     PerLevel,
-    /// One: `htb-common-deficit`, with a sharing error of 10 to 20 % according to \[htb\].
+    /// One deficit: `htb-common-deficit`, with a sharing error of 10 to 20 % according to \[htb\].
     Common,
 }
 
@@ -135,11 +135,11 @@ struct Class {
     /// Leaves: 1 with backlog. Others: children that are not 0.
     busy: u32,
     leaf: bool,
-    /// Of a leaf: the number of its deficits, and the first of them, in `Htb::deficits`.
+    /// For a leaf: the number of its deficits, and the first of them, in `Htb::deficits`.
     deficit_count: u8,
     deficits: u32,
     queue: LeafQueue,
-    /// Of a leaf.
+    /// Quantum of a leaf.
     quantum: u64,
     /// Index of its lender in `Htb::lenders`.
     pool: u32,

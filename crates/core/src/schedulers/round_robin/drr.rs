@@ -235,14 +235,14 @@ impl Turns {
         Ok(Self { ring: Ring::new(tree)?, visiting: false })
     }
 
-    /// Takes all classes out.
+    /// Removes all classes.
     pub(crate) fn clear(&mut self) {
         self.ring.clear();
         self.visiting = false;
     }
 
-    /// Puts a class that has just got its first packet at the end, unless it is the one being visited. A class that comes
-    /// while another is being visited comes after it: the first stays the first.
+    /// Appends a class that has just got its first packet, unless it is the one being visited. A class that comes while
+    /// another is being visited comes after it: the first stays the first.
     #[inline]
     pub(crate) fn push(&mut self, flow: u32) {
         if self.visited() != Some(flow) {
@@ -282,7 +282,7 @@ impl Turns {
                 self.skip_rounds(flows, tally);
             }
         }
-        assert!(self.ring.is_empty(), "after the rounds in which nobody can send, somebody can");
+        assert!(self.ring.is_empty(), "some class can send after the rounds in which none can");
         None
     }
 

@@ -274,7 +274,7 @@ impl Scheduler for DrrPlusPlus {
                 return Dequeued::Packet(packet);
             }
         }
-        unreachable!("after the rounds in which nobody can send, somebody can");
+        unreachable!("some class can send after the rounds in which none can");
     }
 
     fn backlog(&self) -> Amount {

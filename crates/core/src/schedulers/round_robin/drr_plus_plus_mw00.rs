@@ -109,7 +109,7 @@ impl Mw00 {
         drr::memory(tree, 3) + bytes_of::<(bool, Option<u64>)>(tree.len())
     }
 
-    /// Takes the next packet of the latency-critical classes that have credit for one.
+    /// Removes and returns the next packet of the latency-critical classes that have credit for one.
     #[inline]
     fn take_critical(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Option<Packet> {
         let flow = self.ready.first()?;
@@ -135,7 +135,7 @@ impl Mw00 {
         if self.sending { self.ready.first() } else { None }
     }
 
-    /// Puts a latency-critical class that is in no ring into the right one.
+    /// Inserts a latency-critical class that is in no ring into the right one.
     fn list(&mut self, flow: u32) {
         let Some(len) = self.flows.head_len(flow) else { return };
         let ring = if need(len) <= self.flows.state(flow).credit { &mut self.ready } else { &mut self.waiting };
@@ -216,7 +216,7 @@ impl Scheduler for Mw00 {
             let rounds = if pass == 1 { self.rounds_until_one_sends() } else { 1 };
             self.begin_rounds(rounds);
         }
-        unreachable!("after the rounds in which nobody can send, somebody can");
+        unreachable!("some class can send after the rounds in which none can");
     }
 
     fn backlog(&self) -> Amount {

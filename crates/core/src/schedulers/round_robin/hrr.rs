@@ -53,7 +53,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "hrr",
     aliases: &[],
     paper: "drrpp",
-    summary: "hierarchical round robin: flat, so many packets per frame and never more",
+    summary: "hierarchical round robin: flat, a fixed number of packets per frame and never more",
     features: &[Feature::ActiveQueue, Feature::PushOut],
     work_conserving: WorkConserving::Never,
     cost: "O(1)",
@@ -192,7 +192,7 @@ impl Hrr {
         }
     }
 
-    /// Puts a class with packets that is in no ring at the end of the right one.
+    /// Appends a class with packets that is in no ring to the right one.
     fn list(&mut self, flow: u32) {
         let left = self.left(flow);
         let level = &mut self.levels[usize::from(self.flows.state(flow).level)];

@@ -30,7 +30,7 @@ struct Count {
 /// The counters of DRR+ or DRR++.
 #[derive(Debug)]
 pub(crate) struct Visits {
-    /// By class id.
+    /// Counts by class id.
     counts: Box<[Count]>,
     is_leaf: Box<[bool]>,
     rounds: u64,

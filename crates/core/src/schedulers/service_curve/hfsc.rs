@@ -154,7 +154,7 @@ struct Children<W> {
     /// The children by place, in the order of the hierarchy: a leaf with [`LEAF`] set, or else the index of the class's
     /// own children.
     below: Box<[u32]>,
-    /// By virtual time, with both ends.
+    /// Children by virtual time, with both ends.
     ready: Heap<W>,
     /// Above an upper limit, by fit time.
     held: Heap<W>,
@@ -196,7 +196,7 @@ pub struct Hfsc<W = ()> {
     slab: PacketSlab,
     /// Leaves with packets that are not eligible, by eligible time. Ids index `real_time`, here and in `eligible`.
     asleep: Heap<W>,
-    /// Those that are, by deadline.
+    /// Eligible leaves, by deadline.
     eligible: Heap<W>,
     max_packet: u32,
     now: Nanos,
@@ -494,7 +494,7 @@ impl<W: Work> Hfsc<W> {
         }
     }
 
-    /// Lets `class`, which was held, share again.
+    /// Makes `class`, which was held, share again.
     fn release(&mut self, class: u32) {
         let of = &self.classes[class as usize];
         let (parent, place, mut virtual_time) = (of.parent, of.place, of.virtual_time);

@@ -158,16 +158,22 @@ pub const LTO_SECOND: SchedulerInfo = info(
 /// Registry entry of `fq-lto-lb`.
 pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
-    ..info("fq-lto-lb", "guarantees; the rest to who may overflow first", &[Feature::LeakyBucket], |tree, _| {
-        build(tree, Policy::LeakyBucket, false)
-    })
+    ..info(
+        "fq-lto-lb",
+        "guarantees; the rest to the class that may overflow first",
+        &[Feature::LeakyBucket],
+        |tree, _| build(tree, Policy::LeakyBucket, false),
+    )
 };
 /// Registry entry of `fq-lto-lb-second`.
 pub const LTO_LB_SECOND: SchedulerInfo = SchedulerInfo {
     memory: FqSds::memory::<true>,
-    ..info("fq-lto-lb-second", "guarantees; the rest to who may overflow second", &[Feature::LeakyBucket], |tree, _| {
-        build(tree, Policy::LeakyBucket, true)
-    })
+    ..info(
+        "fq-lto-lb-second",
+        "guarantees; the rest to the class that may overflow second",
+        &[Feature::LeakyBucket],
+        |tree, _| build(tree, Policy::LeakyBucket, true),
+    )
 };
 
 fn build(tree: &Hierarchy, policy: Policy, second: bool) -> Result<Box<dyn Scheduler>, BuildError> {
@@ -180,7 +186,7 @@ struct Class {
     /// Lengths of the packets in the shaper, and finish tags of those in the server, which are before them.
     waiting: TagQueue,
     released: TagQueue,
-    /// When the shaper may release the next packet.
+    /// Time at which the shaper may release the next packet.
     next_release: Tag,
     session: Session,
 }
@@ -284,7 +290,7 @@ impl FqSds {
         }
     }
 
-    /// Puts a class into the shaper's order, or takes it out.
+    /// Inserts a class into the shaper's order, or removes it.
     fn shape(&mut self, index: u32) {
         let class = self.flows.state(index);
         if class.waiting.first(&self.tags).is_some() {

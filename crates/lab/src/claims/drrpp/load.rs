@@ -89,7 +89,7 @@ pub(super) fn behind_vacations() -> f64 {
     alone() + f64::from(quantum(20)) * 8.0 / LINK_BPS / 2.0
 }
 
-/// Why the text's numbers at 20 packets/s are larger than those of the scheduler alone.
+/// Reason for which the text's numbers at 20 packets/s are larger than those of the scheduler alone.
 pub(super) const MEASURED_MORE: &str = "The text measured through a gateway and two routers with queues of their own, of which it gives no size. Its own model, M/G/1 with vacations of a best-effort quantum (85.3 ms), has \
                              15 ms and half of a vacation: 57.7 ms. Its number is reached with four or five packets in transmit queues that leave in order of arrival (table).";
 /// Its sentence.
@@ -324,7 +324,7 @@ const TABLE_52: [(u32, f64, f64); 8] = [
 
 /// Title of the table, in the text's words.
 const TABLE: &str = "LC delay in DRR+ and DRR++. [Table 5.2]";
-/// Why the factor is smaller.
+/// Reason for the smaller factor.
 const LESS: &str = "The interval under DRR+ grows by orders of magnitude, as in the text, and by fewer of them. When a seed breaks the contract depends on the contract's period, which the text does not \
                     give; 1 s was chosen.";
 

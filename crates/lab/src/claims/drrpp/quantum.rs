@@ -387,7 +387,7 @@ fn falls_to(points: &[Point], scheduler: usize, to: f64) -> Result<f64, ClaimErr
     Ok(f64::NAN)
 }
 
-/// Why a count falls later than in the text.
+/// Reason for which a count falls later than in the text.
 const AT_A_LARGER: &str = "The order of the two is the text's, and both counts fall to 100 at a larger quantum: here a round is paced by the link, there by a gateway that scans its queues.";
 
 /// Figures 5.8 and 5.9: the counters of both at the higher load.

@@ -16,9 +16,9 @@ use crate::claims::{ClaimError, Lab, Workload};
 /// Bytes times the time that they waited, in byte seconds, of the latency-critical flow and of the others: all runs together.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waits {
-    /// Of the first class: the latency-critical flow.
+    /// Byte seconds of the first class: the latency-critical flow.
     pub(super) first: f64,
-    /// Of all others.
+    /// Byte seconds of all others.
     pub(super) others: f64,
 }
 

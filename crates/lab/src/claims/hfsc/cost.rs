@@ -378,7 +378,7 @@ pub(super) fn total(lab: &Lab<'_>, sessions: usize, passes: usize) -> Result<f64
     Ok(measure(lab, &[vec![sessions]], false, passes)?[0].total)
 }
 
-/// Why a level of ten classes costs less than one of a hundred.
+/// Reason for which a level of ten classes costs less than one of a hundred.
 const LINEAR: &str = "families of up to 64 classes are sorted lists here and larger ones tournaments: the third level of the text's hierarchy has ten classes \
                       a parent, the second had a hundred in the hierarchy of two levels";
 

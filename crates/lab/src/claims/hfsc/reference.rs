@@ -46,7 +46,7 @@ pub(super) struct Curves {
     pub share: ServiceCurve,
 }
 
-/// When the real-time criterion chooses.
+/// The rule for the use of the real-time criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Always, and all service counts: SCED.

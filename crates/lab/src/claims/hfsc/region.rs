@@ -177,7 +177,7 @@ fn under_curves(set: &[Asks; 2]) -> Result<f64, ClaimError> {
     Ok(worst)
 }
 
-/// The same with the best of many weights, if both begin at once.
+/// Returns the same with the best of many weights, if both begin at once.
 fn under_weights(set: &[Asks; 2], scheduler: &str) -> Result<f64, ClaimError> {
     let mut best = f64::INFINITY;
     for weight in WEIGHTS {

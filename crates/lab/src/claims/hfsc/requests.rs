@@ -24,7 +24,7 @@ pub(super) trait Requests {
     /// decreases.
     fn first(&mut self, now: u64) -> Option<usize>;
 
-    /// Takes out the request of a session that has one.
+    /// Removes the request of a session that has one.
     fn remove(&mut self, session: usize);
 
     /// Returns the entries, nodes and days of the calendar that were changed or compared so far.

@@ -253,11 +253,11 @@ fn first_of_all(tree: &Hierarchy) -> Result<f64, ClaimError> {
     Ok(hfsc.steps().classes as f64)
 }
 
-/// Why a dequeue of backlogged sessions of equal rates takes fewer steps here.
+/// Reason for which a dequeue of backlogged sessions of equal rates takes fewer steps here.
 const ONE_ORDER: &str = "sessions of equal rates that are all backlogged come back in the order in which they left; the scheduler keeps them in one sorted list, at whose end a request costs the \
                          same however many there are. With unequal sessions, below, no such order is there.";
 
-/// Why the sum of steps rises more than the text's time.
+/// Reason for which the sum of steps rises more than the text's time.
 const ONLY_ENTRIES: &str = "entries of queues alone are counted, and a time has a fixed part as well: curves, packets, the virtual times of the classes above.";
 
 /// Tests the end of Section 6.3: all sessions backlogged.

@@ -77,7 +77,7 @@ impl Follower {
         }
     }
 
-    /// Puts in the request of the head packet.
+    /// Inserts the request of the head packet.
     fn request(&mut self, session: usize, measured: bool, enqueue: bool) {
         let request = self.lines[session].request();
         self.last[session] = request;

@@ -44,7 +44,7 @@ impl Pieces {
         }
     }
 
-    /// This part of 1024 of it.
+    /// Scales the slopes by `of_1024` / 1024.
     fn part(self, of_1024: u64) -> Self {
         let part = |bps: u64| if bps == 0 { 0 } else { (bps * of_1024 / 1024).max(1) };
         Self { m1: part(self.m1), m2: part(self.m2), ..self }

@@ -13,9 +13,9 @@ use crate::claims::{ClaimError, Lab, Workload};
 pub(super) struct Sent {
     pub class: ClassId,
     pub arrived: f64,
-    /// When its first bit left.
+    /// Time at which its first bit left.
     pub start: f64,
-    /// When its last bit left.
+    /// Time at which its last bit left.
     pub done: f64,
     /// In bytes.
     pub len: f64,

@@ -127,7 +127,7 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_table(table))
 }
 
-/// Why HLS may update a class a little more often than once for each packet in a flat tree.
+/// Reason for which HLS may update a class a little more often than once for each packet in a flat tree.
 const EMPTY_VISITS: &str = "short rounds hand out less than a packet to a leaf now and then, and a visit without a packet is an update: up to 0.8 % more than one for each packet";
 
 /// Work for a packet that does not depend on the machine.

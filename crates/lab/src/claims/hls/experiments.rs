@@ -214,7 +214,7 @@ impl Kept {
     }
 }
 
-/// Of Figures 8(b) and (c).
+/// Note on Figures 8(b) and (c).
 const BELOW: &str = "When this is not the case, the throughput of one of the internal classes may fall below its guarantee, while the other class grabs \
                      the remaining bandwidth.";
 
@@ -290,7 +290,7 @@ fn late_windows(run: &Run, hmm: &Run) -> Result<Vec<usize>, ClaimError> {
     Ok(late.collect())
 }
 
-/// Of Experiment 2, about CBQ.
+/// Note on Experiment 2, about CBQ.
 const LIKE_HTB: &str =
     "The throughput in the scenarios under CBQ … shows that CBQ allocates rates in a similar fashion as HTB.";
 

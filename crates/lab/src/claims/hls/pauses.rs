@@ -7,7 +7,7 @@ use super::experiments::{Class, LINK, RERUN, Sender, of, over_time, play, settle
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use crate::measure::TOLERANCE;
 
-/// On phases of a run.
+/// Number of on phases of a run.
 const ON: usize = 5;
 const SCHEDULERS: [&str; 4] = ["hls", "htb", "cbq-formal", "cbq-top-level"];
 /// Guarantees of B1 and C1 out of the 25 Mbit/s of their parents. The text does not give them.

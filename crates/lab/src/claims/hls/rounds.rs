@@ -121,7 +121,7 @@ struct Visits {
     since: Vec<u64>,
     longest: Vec<u64>,
     serving: Option<ClassId>,
-    /// Of Theorem 5, in bytes.
+    /// Bound of Theorem 5, in bytes.
     bound: f64,
 }
 

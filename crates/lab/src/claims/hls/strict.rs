@@ -42,7 +42,7 @@ struct Behind {
     lowest: BTreeMap<ClassId, f64>,
     sent: BTreeMap<ClassId, f64>,
     worst: BTreeMap<ClassId, f64>,
-    /// Of the first class: time and bytes behind, a point for each packet.
+    /// Course of the first class: time and bytes behind, a point for each packet.
     course: Points,
 }
 

@@ -38,7 +38,7 @@ type Came = [[f64; SPANS]; 3];
 
 /// Counts the arrivals at one link.
 struct Demands {
-    /// Of its classes, the flow that each has.
+    /// The flow of each of its classes.
     flows: Vec<(ClassId, usize)>,
     came: Arc<Mutex<Came>>,
     further: Option<Box<Demands>>,

@@ -91,8 +91,8 @@ impl Passage {
         self.packets.iter().map(|packet| packet.len).fold(0.0, f64::max)
     }
 
-    /// For each session the part of the constant of Theorem 1, L_max / r + L_i (1 / g_i - 1 / r), by which a delay
-    /// exceeded Q_i / g_i.
+    /// Returns the part of the constant of Theorem 1, L_max / r + L_i (1 / g_i - 1 / r), by which a delay exceeded Q_i
+    /// / g_i. One for each session.
     fn theorem1(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
@@ -112,8 +112,8 @@ impl Passage {
         self.sessions().map(of).collect()
     }
 
-    /// For each session the lag in time of its service behind g_i (t - tau) in a session busy period, beside L_i /
-    /// g_i + L_max / r.
+    /// Returns, for each session, the lag in time of its service behind g_i (t - tau) in a session busy period, beside
+    /// L_i / g_i + L_max / r.
     fn corollary1(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {
@@ -142,7 +142,7 @@ impl Passage {
         self.theorem1().into_iter().zip(guarantees).map(|((late, bound), g)| (late * g, bound * g)).collect()
     }
 
-    /// The same for any t1 and t2 that are ends of packets while the session has packets.
+    /// Like `clearing`, for any t1 and t2 that are ends of packets while the session has packets.
     fn worst_case_fairness(&self) -> Vec<(f64, f64)> {
         let l_max = self.longest();
         let of = |(g, l_i, packets): (f64, f64, Vec<Passed>)| {

@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// On this link a byte takes 1000 ns.
+/// Link on which a byte takes 1000 ns.
 const LINK: u64 = 8_000_000;
 
 fn guaranteed(bps: u64) -> (u32, ClassConfig) {

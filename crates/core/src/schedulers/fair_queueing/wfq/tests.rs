@@ -22,7 +22,8 @@ fn rational(value: u64) -> BigRational {
     BigRational::from_integer(BigInt::from(value))
 }
 
-/// When each packet leaves the fluid system, in ns: from event to event, without any virtual time.
+/// Computes the time at which each packet leaves the fluid system, in ns: from event to event, without any virtual
+/// time.
 fn gps(weights: &[u64], arrivals: &[Arrival]) -> Vec<BigRational> {
     let mut left: Vec<VecDeque<(usize, BigRational)>> = alloc::vec![VecDeque::new(); weights.len()];
     let mut done = alloc::vec![rational(0); arrivals.len()];

@@ -54,9 +54,9 @@ pub(super) struct Estimator {
     remembers: bool,
     average: Fine,
     largest: Fine,
-    /// When the last packet ended.
+    /// End of the last packet.
     last: Fine,
-    /// From when on the class is not overlimit.
+    /// Time from which the class is not overlimit.
     under: Fine,
 }
 

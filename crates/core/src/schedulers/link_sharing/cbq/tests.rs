@@ -52,7 +52,7 @@ impl Link {
         self.run_with(span, |_| *lens.next().unwrap(), busy)
     }
 
-    /// The same with packet lengths from `len`, by class.
+    /// Like `run`, with packet lengths from `len`, by class.
     fn run_with(&mut self, span: Nanos, mut len: impl FnMut(ClassId) -> u32, busy: &[ClassId]) -> Vec<u64> {
         let (start, end) = (self.now, self.now + span);
         let before = self.sent.clone();

@@ -100,7 +100,7 @@ impl Limiter {
         open
     }
 
-    /// Takes `bytes` out of its bucket, in a `cycle` in which it is open.
+    /// Removes `bytes` from its bucket, in a `cycle` in which it is open.
     #[inline(always)]
     fn take(&mut self, bytes: u64, cycle: u64, now: Nanos) {
         self.bucket.refill(now);
@@ -152,9 +152,9 @@ struct Held {
     balance: i64,
     /// Maximum balance of a returning inner class: one credit less than its children's weight.
     most: i64,
-    /// Of a leaf: the leaf that was parked after it at the same ceiling.
+    /// For a leaf: the leaf that was parked after it at the same ceiling.
     next: u32,
-    /// Of an inner class: children that are parked, or have a parked leaf below them.
+    /// For an inner class: children that are parked, or have a parked leaf below them.
     parked_children: u32,
 }
 
@@ -172,12 +172,12 @@ pub(super) struct Blocked {
 #[derive(Debug)]
 pub(super) struct Ceilings {
     limiters: Stack<Limiter>,
-    /// By ceiling.
+    /// Waiting leaves by ceiling.
     waiting: Stack<Waiting>,
     pooled: Stack<Pooled>,
     /// By class: the nearest ceiling at it or above it.
     nearest: Box<[u32]>,
-    /// By class.
+    /// Parked leaves by class.
     held: Box<[Held]>,
     /// Ceilings that leaves wait for, by when they are out of debt; equal times by their numbers.
     waits: Heap,
@@ -230,7 +230,7 @@ pub struct CeilingDepths {
     link: LinkConfig,
     /// 2 Q + E in bytes.
     turn: u128,
-    /// By class, in bytes.
+    /// Terms of the depth by class, in bytes.
     terms: Box<[DepthTerms]>,
 }
 
@@ -504,7 +504,7 @@ impl Ceilings {
         self.nearest[leaf as usize]
     }
 
-    /// Asks for the line of a ceiling.
+    /// Prefetches the line of a ceiling.
     #[inline(always)]
     pub(super) fn prefetch(&self, ceiling: u32) {
         prefetch(&self.limiters, ceiling as usize);

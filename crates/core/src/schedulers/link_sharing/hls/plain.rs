@@ -39,7 +39,7 @@ struct Charge {
     bytes: u64,
 }
 
-/// Why the loop leaves a leaf.
+/// The reason for which the loop leaves a leaf.
 enum End {
     /// The balance does not pay for the next packet.
     Exhausted,

@@ -65,7 +65,7 @@ impl Siblings {
         links[place as usize] = Link { prev: last, next: end };
     }
 
-    /// Takes the child at `place` out of the list that it is in.
+    /// Removes the child at `place` from its list.
     #[inline(always)]
     pub(super) fn remove(&mut self, place: u32) {
         let links = &mut self.links[..];
@@ -93,7 +93,7 @@ impl Siblings {
         }
     }
 
-    /// Asks for the neighbours of the child at `place`.
+    /// Prefetches the neighbours of the child at `place`.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: u32) {
         prefetch(&self.links, place as usize);

@@ -37,7 +37,7 @@ fn bytes_in(bps: u64, span: Nanos) -> u128 {
 struct Flow {
     class: ClassId,
     len: u32,
-    /// From each time on, this rate in bit/s.
+    /// Rate in bit/s from each time on.
     script: Vec<(Nanos, u64)>,
     next: Nanos,
 }

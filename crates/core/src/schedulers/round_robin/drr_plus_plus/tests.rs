@@ -90,7 +90,7 @@ fn several_best_effort_classes_that_carry_deficits_exceed_theorem_2() {
 /// Tables 3.1 and 3.2 with the turns of Definition 4, in bytes. The first `number` classes are latency-critical.
 struct Paper<'a> {
     wire: Wire<'a>,
-    /// Of the latency-critical and of the best-effort classes.
+    /// Lists of the latency-critical and of the best-effort classes.
     lists: [VecDeque<usize>; 2],
     credits: Vec<u64>,
     quanta: &'a [u32],

@@ -16,7 +16,7 @@ use crate::parts::curve::{Curve, SLOPE_BITS, Shape};
 pub(super) struct Limit {
     /// It starts at the service of the class, or above by the rest of the burst.
     curve: Curve,
-    /// In bytes.
+    /// Burst in bytes.
     burst: u64,
 }
 

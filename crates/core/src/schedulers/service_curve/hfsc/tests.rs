@@ -10,7 +10,7 @@ use crate::schedulers::sced::Sced;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// On this link a byte takes 1000 ns.
+/// Link on which a byte takes 1000 ns.
 const LINK: u64 = 8_000_000;
 const MS: u64 = 1_000_000;
 
@@ -26,7 +26,7 @@ fn weighted(weight: u64) -> ClassConfig {
     ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() }
 }
 
-/// A guarantee that is kept in time, too.
+/// A guarantee that is also met in time.
 fn reserved(bps: u64) -> ClassConfig {
     ClassConfig { real_time: Some(line(bps)), ..guaranteed(bps) }
 }
@@ -45,7 +45,7 @@ fn bytes(sent: &[Sent], class: u32, from: u64, to: u64) -> u64 {
     sent.iter().filter(within).map(|packet| u64::from(packet.len)).sum()
 }
 
-/// The longest that `class` waited from one packet to the next, in (from, to].
+/// Returns the longest time from one packet of `class` to the next, in (from, to].
 fn longest_gap(sent: &[Sent], class: u32, from: u64, to: u64) -> u64 {
     let (mut last, mut gap) = (from, 0);
     for packet in sent.iter().filter(|packet| packet.class == class && packet.end > from && packet.end <= to) {

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// On this link a byte takes 1000 ns.
+/// Link on which a byte takes 1000 ns.
 const LINK: u64 = 8_000_000;
 
 fn with_curve(curve: ServiceCurve) -> (u32, ClassConfig) {

@@ -74,7 +74,8 @@ pub(super) struct Excess {
     policy: Policy,
     second: bool,
     order: Heap,
-    /// Of the leaky-bucket policy: the classes that may overflow, in the same order, and the others by when they may.
+    /// For the leaky-bucket policy: the classes that may overflow, in the same order, and the others by the time from
+    /// which they may.
     risky: Heap,
     safe: Heap,
     /// The buckets of all classes, class by class.

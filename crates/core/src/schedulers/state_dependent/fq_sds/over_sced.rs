@@ -70,7 +70,7 @@ pub const LTO_LB: SchedulerInfo = SchedulerInfo {
     memory: FqSdsSced::memory::<true>,
     ..info(
         "fq-lto-lb-sced",
-        "service curves; the rest to who may overflow first",
+        "service curves; the rest to the class that may overflow first",
         &[Feature::ServiceCurves, Feature::LeakyBucket],
         |tree, _| build(tree, Policy::LeakyBucket),
     )

@@ -34,7 +34,7 @@ fn largest(served: &[Served]) -> i128 {
     served.iter().map(|packet| i128::from(packet.len)).max().unwrap_or(0)
 }
 
-/// Puts packets of 1000 bytes into the classes at time 0 and takes out `count`; the classes in order.
+/// Enqueues packets of 1000 bytes in the classes at time 0 and removes `count` of them. Returns the classes in order.
 fn sent(scheduler: &mut FqSds, packets: &[u32], count: usize) -> Vec<u32> {
     for &class in packets {
         scheduler.enqueue(Nanos::ZERO, Packet { handle: 0, len: 1000, class: ClassId(class) }, &mut never);

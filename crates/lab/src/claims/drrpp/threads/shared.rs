@@ -141,7 +141,7 @@ impl Gate {
     }
 }
 
-/// Lets the other thread end, whatever the reason of this one's end.
+/// A guard that ends the other thread, whatever the reason of this one's end.
 struct Ending<'g> {
     gate: &'g Gate,
     done: bool,

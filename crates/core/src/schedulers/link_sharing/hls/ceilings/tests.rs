@@ -27,7 +27,7 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrivals>> {
 /// An event of a run.
 enum Seen<'a> {
     Arrived(ClassId),
-    /// Its first bit leaves.
+    /// The first bit of the packet leaves.
     Started(&'a Packet),
 }
 

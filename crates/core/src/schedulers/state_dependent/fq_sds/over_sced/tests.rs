@@ -7,7 +7,7 @@ use crate::test_link;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// On this link a byte takes 1000 ns.
+/// Link on which a byte takes 1000 ns.
 const LINK: u64 = 8_000_000;
 const POLICIES: [Policy; 3] = [Policy::LongestDelay, Policy::LeastTimeToOverflow, Policy::LeakyBucket];
 
