@@ -53,14 +53,14 @@ grep -q '"scheduler": *"hls"' /tmp/json || fail "show --json"
 grep -q '"super_frames": *[1-9]' /tmp/json && say "ok$(grep super_frames /tmp/json) were segmented" || fail "no super-frames"
 fairlink qdisc change /lab/tcp-other.toml --dev v0 || fail "change"
 fairlink qdisc show --dev v0 || fail "show"
-fairlink qdisc add /lab/tcp.toml --dev v0 2>&1 | grep -q 'has a queueing discipline at its root already, or another one of the handle 1:' && say "ok added twice is refused" || fail "added twice"
+fairlink qdisc add /lab/tcp.toml --dev v0 2>&1 | grep -q 'already has a queueing discipline at its root, or one with the handle 1:' && say "ok added twice is refused" || fail "added twice"
 fairlink qdisc add /lab/tcp.toml --dev nobody 2>&1 | grep -q 'there is no interface "nobody"' || fail "no interface"
 fairlink qdisc del --dev v0 || fail "del"
 fairlink qdisc del --dev v0 2>&1 | grep -q 'has no queueing discipline' && say "ok deleted twice is refused" || fail "deleted twice"
 
 # Below a class of another queueing discipline: all of the command's verbs find it there.
 tc qdisc add dev v0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 || fail prio
-fairlink qdisc add /lab/tcp.toml --dev v0 --parent 1:1 2>&1 | grep -q 'say another one with --handle' && say "ok the parent's own handle is refused" || fail "the parent's own handle"
+fairlink qdisc add /lab/tcp.toml --dev v0 --parent 1:1 2>&1 | grep -q 'give another one with --handle' && say "ok the parent's own handle is refused" || fail "the parent's own handle"
 fairlink qdisc add /lab/tcp.toml --dev v0 --parent 1:7 --handle 20: > /tmp/told 2>&1 && fail "added below a class that is not there"
 fairlink qdisc add /lab/tcp.toml --dev v0 --parent 1:1 --handle 20: 2> /tmp/told || fail "add below prio: $(cat /tmp/told)"
 tc qdisc show dev v0 | grep -q 'fairlink 20: parent 1:1' && say "ok it stands below 1:1" || fail "$(tc qdisc show dev v0)"

@@ -50,7 +50,7 @@ if [ $TC = yes ]; then tc qdisc del dev vb clsact; else "$F" gateway --close vb 
 until_says "$D/one.log" "fail-open repaired"
 until_says "$D/one.log" "from vb to vc"
 ip link set vc promisc off
-until_says "$D/one.log" "vc was not promiscuous"
+until_says "$D/one.log" "vc was no longer promiscuous"
 asks repaired
 "$F" ctl stats --control "$D/one" > "$D/text"
 passes > "$D/alive"

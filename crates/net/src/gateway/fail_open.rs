@@ -148,7 +148,7 @@ impl Hold {
                             notes.push(format!("fail-open uses nftables instead of programs in the kernel, which is less exact: {programs}"));
                             return opened(hold, "nftables", Some(programs));
                         }
-                        Err(table) => Some(format!("{programs}; nor by nftables: {table}")),
+                        Err(table) => Some(format!("{programs}; nftables: {table}")),
                     },
                 }
             }
