@@ -163,7 +163,7 @@ mod tests {
         assert!(why("vlan 1-4095").contains("from 0 to 4094"));
         assert!(why("vlan 1-2-3").contains("not \"2-3\""));
         assert!(why("src net 10.0.0.0/24-10.0.1.0/24").contains("or a range such as 10.0.0.1-10.0.0.9"));
-        assert!(why("vlan 0-99 inner vlan 0-99").contains("stand for 10000 matches, and a match may stand for 4096"));
+        assert!(why("vlan 0-99 inner vlan 0-99").contains("expand to 10000 matches; the limit is 4096"));
         let single = Match::parse("vlan 1-3").unwrap_err();
         assert_eq!(single.kind, MatchErrorKind::NotSingle { count: 3 });
     }

@@ -549,7 +549,7 @@ add name=u parent=global packet-mark=up max-limit=10M\n";
         (matches(link, "d"), matches(link, "u")),
         (vec!["dst net 10.1.0.0/16".to_owned()], vec!["src net 10.1.0.0/16".to_owned()])
     );
-    assert!(said(&imported, true).iter().any(|note| note.starts_with("out-interface=lan: taken for its network")));
+    assert!(said(&imported, true).iter().any(|note| note.starts_with("out-interface=lan: read as its network")));
 }
 
 #[test]
@@ -604,7 +604,7 @@ add name=rest parent=lan packet-mark=rest max-limit=10M\n";
     assert!(
         said(&imported, false)
             .iter()
-            .any(|note| note.contains("the address list \"vip\", of which this file has no entry"))
+            .any(|note| note.contains("the address list \"vip\", which has no entry in this file"))
     );
 }
 

@@ -75,8 +75,8 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 22 0xffff
         "{}",
         wrong("bands 16")
     );
-    assert!(wrong("bands 2").contains("band 2, and there are 2: 0 to 1"), "{}", wrong("bands 2"));
-    assert!(wrong("bands 4 priomap x").contains("0 bands; it takes 1 to 16"), "{}", wrong("bands 4 priomap x"));
+    assert!(wrong("bands 2").contains("band 2; the 2 bands are 0 to 1"), "{}", wrong("bands 2"));
+    assert!(wrong("bands 4 priomap x").contains("0 bands; the limits are 1 to 16"), "{}", wrong("bands 4 priomap x"));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_rule_for_any_interface_of_a_kind_is_not_one_for_all_frames() {
         let rule = format!("iptables -t mangle -A PREROUTING -i {interface} -p udp -j MARK --set-mark 6\n");
         let imported = made(&format!("{SCRIPT}{rule}"), &Options { as_is: true, ..Options::default() });
         let assumed =
-            imported.notes.iter().map(ToString::to_string).find(|note| note.contains("of all that leaves eth0"));
+            imported.notes.iter().map(ToString::to_string).find(|note| note.contains("for all traffic that leaves eth0"));
         (class_of(&imported.links[0].link, Some(0)), assumed.unwrap_or_default())
     };
     let (class, assumed) = of("tun+");
