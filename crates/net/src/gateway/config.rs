@@ -127,7 +127,7 @@ pub struct GatewayConfig {
     /// Start even if frames may be doubled or loop. Ports may be in use by another gateway, a bridge or the kernel's
     /// own addresses, or be both ends of one cable.
     pub force: bool,
-    /// True if the kernel passes frames while the gateway does not run.
+    /// Policy of fail-open.
     pub fail_open: FailOpen,
     /// True to ask a running gateway on the same interfaces to leave, and to take its place.
     pub take_over: bool,

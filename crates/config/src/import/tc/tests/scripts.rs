@@ -178,8 +178,11 @@ fn a_rule_for_any_interface_of_a_kind_is_not_one_for_all_frames() {
     let of = |interface: &str| {
         let rule = format!("iptables -t mangle -A PREROUTING -i {interface} -p udp -j MARK --set-mark 6\n");
         let imported = made(&format!("{SCRIPT}{rule}"), &Options { as_is: true, ..Options::default() });
-        let assumed =
-            imported.notes.iter().map(ToString::to_string).find(|note| note.contains("for all traffic that leaves eth0"));
+        let assumed = imported
+            .notes
+            .iter()
+            .map(ToString::to_string)
+            .find(|note| note.contains("for all traffic that leaves eth0"));
         (class_of(&imported.links[0].link, Some(0)), assumed.unwrap_or_default())
     };
     let (class, assumed) = of("tun+");
