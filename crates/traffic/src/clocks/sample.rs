@@ -41,7 +41,7 @@ impl Sample {
         Self { packets: Vec::new(), seen: 0, random: Random::new(0x636c_6f63_6b73, number) }
     }
 
-    /// Records a packet, like [`super::OneWay::see`].
+    /// Records a packet, like [`super::OneWay::record`].
     pub fn record(&mut self, at_ns: u64, difference_ns: i64) {
         self.seen += 1;
         if self.packets.len() < SAMPLE {
