@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(tried(4), Err(AddressingError::NoMatch { class: ClassId(4) }));
         assert_eq!(
             tried(2).unwrap_err().to_string(),
-            "no frame found for class 2: it takes UDP or TCP that no earlier match takes (the last one tried: udp dst port 7)"
+            "no frame found for class 2: it needs UDP or TCP that no earlier match covers (last one tried: udp dst port 7)"
         );
     }
 

@@ -164,7 +164,7 @@ fn a_stranger_who_holds_the_names(_: &PrivateNamespace) {
     let passed_over = |gateway: &Gateway| {
         let stranger = this_process(STRANGER).to_string();
         let notes = gateway.notes().iter();
-        notes.filter(|note| note.contains("is passed over") && note.contains(&stranger)).count()
+        notes.filter(|note| note.contains("so the name is ignored") && note.contains(&stranger)).count()
     };
     let first = Gateway::open(config(20_000_000, "hls")).unwrap();
     assert_eq!(passed_over(&first), 2, "{:?}", first.notes());

@@ -247,14 +247,14 @@ fn simulate(
             Player::Ours(info) => schedulers.push(*info),
             Player::KernelHtb { by_name: false } => schedulers.extend(registry::find("htb")),
             Player::KernelHtb { by_name: true } => {
-                let why = "the kernel's HTB cannot be simulated; `htb` is ours".to_owned();
+                let why = "the kernel's HTB cannot be simulated; use `htb`".to_owned();
                 skipped.push(Skipped { scheduler: KERNEL_HTB.to_owned(), why });
             }
         }
     }
     if schedulers.is_empty() {
         return Err(CliError::wrong(format!(
-            "--scheduler {KERNEL_HTB}: the kernel's HTB cannot be simulated; `htb` is ours, and without --simulate real packets \
+            "--scheduler {KERNEL_HTB}: the kernel's HTB cannot be simulated; use `htb`; without --simulate real packets \
              are sent where that is possible ({why})"
         )));
     }

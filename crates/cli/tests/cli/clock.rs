@@ -45,7 +45,7 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     let scratch = Scratch::new();
     for (name, text, expected) in [
         ("empty.csv", "", "empty.csv: no stamps; write a line for each packet"),
-        ("nan.csv", "send_s,receive_s\n1,NaN\n", "line 2: receive_s \"NaN\" is no time"),
+        ("nan.csv", "send_s,receive_s\n1,NaN\n", "line 2: receive_s \"NaN\" is not a time"),
         ("back.csv", "2,3\n1,4\n", "line 2: send_s goes back from 2.000000000 to 1.000000000 s"),
         ("few.csv", "1,2\n2,3\n", "2 packets at too few times to estimate a skew"),
     ] {

@@ -27,7 +27,7 @@ ln -s "$D/elsewhere/link.toml" "$D/own/link.toml"
 ip link set vc down
 n=0; until grep -q "waiting for it" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
 ip link set vc up
-n=0; until grep -q "there again" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
+n=0; until grep -q "interfaces are back" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
 ctl stats > "$D/stats.txt"
 kill -INT $gateway
 wait $gateway

@@ -205,7 +205,7 @@ mod tests {
                 "line 2: send_s goes back from 1.000000000 to 0.500000000 s; sort the lines by it, or use the other clock for times (--reference receive)",
             ),
             ("1,NaN\n", "line 1: receive_s \"NaN\" is not a time in seconds"),
-            ("inf,1\n", "line 1: send_s \"inf\" is no time"),
+            ("inf,1\n", "line 1: send_s \"inf\" is not a time"),
             ("1,1.0000000001\n", "line 1: receive_s"),
             ("1,99999999999\n", "line 1: receive_s"),
             ("1\n", "line 1 has 1 fields; write two"),
