@@ -52,7 +52,7 @@ impl<'a> Head<'a> {
     fn of(table: Table<'a, '_>, also: &[&str], options: &ReadOptions<'_>, log: &mut Log) -> Self {
         let keys = table.present(&LINK, also, log);
         let name = table.get("name").and_then(|value| name(value, log));
-        let [input, output] = ["in", "out"].map(|key| table.get(key).and_then(|value| interface(value, log)));
+        let [input, output] = ["in", "out"].map(|key| table.get(key).and_then(|value| interface(key, value, log)));
         if let (Some(from), Some(to)) = (&input, &output)
             && from == to
             && let Some(value) = table.get("out")
@@ -60,7 +60,7 @@ impl<'a> Head<'a> {
             let why = format!("and in are both {to:?}; a link connects two interfaces");
             log.error(value.span(), ProblemKind::Misplaced { key: "out", why, help: "name two different interfaces" });
         }
-        let egress = table.get("egress").and_then(|value| interface(value, log));
+        let egress = table.get("egress").and_then(|value| interface("egress", value, log));
         if let Some(value) = table.get("egress")
             && (table.get("in").is_some() || table.get("out").is_some())
         {
@@ -123,17 +123,14 @@ fn name(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The name of an interface.
-fn interface(value: Value<'_, '_>, log: &mut Log) -> Option<String> {
+/// Returns the name of the interface that `key` gives.
+fn interface(key: &'static str, value: Value<'_, '_>, log: &mut Log) -> Option<String> {
     let name = value.string("the name of an interface in quotes", log)?;
     let is_one =
         (1..=15).contains(&name.len()) && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
     if !is_one {
         let why = format!("is {name:?}; the name of an interface has 1 to 15 bytes, no white space and no /");
-        log.error(
-            value.span(),
-            ProblemKind::Misplaced { key: "the interface", why, help: "`ip link` lists interfaces" },
-        );
+        log.error(value.span(), ProblemKind::Misplaced { key, why, help: "`ip link` lists interfaces" });
         return None;
     }
     Some(name.to_owned())
