@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairlink_api::{
     CheckOptions, FluidOptions, ImportDoc, ImportOptions, Refused, RefusedDoc, SimOptions, Tool, check, diff, expand,
-    explain, fluid, import, json, schedulers, simulate,
+    explain, fluid, import, json, keys, schedulers, simulate,
 };
 use fairlink_config::{Files, Memory, Source, SourceText};
 use fairlink_core::{Nanos, Rate};
@@ -66,6 +66,18 @@ fn schedulers_and_what_is_refused_are_the_same_documents_too() {
     assert_eq!(json(&RefusedDoc::new(problems, None)) + "\n", printed(&["check", &path]));
     let problem = &refused.problems()[0];
     assert_eq!((problem.code.as_str(), problem.line, problem.length), ("unknown_key", Some(5), Some(8)));
+}
+
+#[test]
+fn keys_are_the_document_of_the_library_and_a_table() {
+    let document = keys();
+    assert_eq!(json(&document) + "\n", printed(&["schema", "keys"]));
+    let text = fairlink(&["schema", "keys"]).quiet().stdout;
+    for key in document.content.link.iter().chain(&document.content.class) {
+        assert!(text.lines().any(|line| line.split(' ').next() == Some(key.name)), "{}: {text}", key.name);
+        // A key that no scheduler honours could not be used.
+        assert!(key.schedulers.as_ref().is_none_or(|names| !names.is_empty()), "{key:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The lines of the HTB text, conversion in both directions, and errors.
 
-use fairlink_core::{ClassId, Rate, Share};
+use fairlink_core::{ClassId, Leniency, Rate, Share};
 use proptest::prelude::*;
 
 use super::*;
@@ -129,6 +129,34 @@ fn the_texts_htb_is_exported_in_the_kernels_units() {
             "tc qdisc add dev eth0 parent 1:3 pfifo limit 5",
         ]
     );
+}
+
+#[test]
+fn keys_that_tc_does_not_have_are_named_by_an_export() {
+    let class = "[[class]]\nname = \"a\"\nguarantee = \"5mbit\"\n";
+    let said = |scheduler: &str, of_link: &str, of_class: &str| {
+        let text = format!("[link]\nrate = \"10mbit\"\nscheduler = \"{scheduler}\"\n{of_link}{class}{of_class}");
+        let options = ReadOptions { leniency: Leniency::Ignore, ..ReadOptions::default() };
+        notes(&exported(&LinkFile::parse("a.toml", text, &options).unwrap()).notes)
+    };
+    let curve = "{ burst = \"160B\", delay = \"5ms\", rate = \"64kbit\" }";
+    for (scheduler, of_link, of_class, expected) in [
+        (
+            "htb",
+            "",
+            "ceiling = \"8mbit\"\nburst = \"3kB\"\nceiling_burst = \"3kB\"\npriority = 1\nquantum = \"2kB\"\n",
+            0,
+        ),
+        ("htb", "", "bounded = true\nisolated = true\n", 1),
+        ("htb", "", &*format!("real_time = {curve}\nlink_share = {curve}\nmax_delay = \"5ms\"\n"), 3),
+        ("hls", "transmit_queue = \"4p\"\ntransmit_priority = true\nrounds = \"long\"\n", "", 3),
+        ("cbq-top-level", "", "bounded = true\nburst = \"3kB\"\npriority = 1\n", 0),
+        ("cbq-top-level", "", "ceiling = \"8mbit\"\nceiling_burst = \"3kB\"\n", 2),
+    ] {
+        let said = said(scheduler, of_link, of_class);
+        let left_out = said.iter().filter(|note| note.contains(" is left out: ")).count();
+        assert_eq!(left_out, expected, "{scheduler} {of_link}{of_class}: {said:#?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What was found of claims, as a document.
+//! Findings on claims, as a document.
 
 use fairlink_report::{Content, Document};
 use schemars::JsonSchema;

@@ -13,6 +13,8 @@ use proptest::strategy::{Strategy, ValueTree};
 use super::*;
 use crate::gateway::account::Snapshot;
 use crate::gateway::account::{DelayTable, Observation};
+use crate::gateway::links::Links;
+use crate::gateway::remote::Publisher;
 use crate::io::interface::Offloads;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
@@ -538,6 +540,63 @@ fn a_refused_change_says_where_and_changes_nothing() {
         let outcome = world.change(&wanted, false);
         refused(&mut world, outcome, says);
     }
+}
+
+#[test]
+fn links_without_a_fleet_take_a_file_together_or_not_at_all_and_one_alone_by_its_name() {
+    let [mut one, two] = ["one", "two"].map(|name| {
+        let mut world = world(&simple(&[("a", 600)], "hls", 1));
+        world.present.nominal.link_name = Some(name.to_owned());
+        let generation = Arc::clone(&world.present.generation);
+        Publisher::from_config(world.present, generation)
+    });
+    let links = Links::new(vec![("one".to_owned(), one.remote()), ("two".to_owned(), two.remote())]);
+    let file = |rates: &[(&str, u32)]| -> String {
+        let link = |&(name, mbit): &(&str, u32)| {
+            let class = "[[link.class]]\nname = \"a\"\nguarantee = \"600kbit\"\nmatch = \"any\"\n";
+            let ends = format!("in = \"{name}-in\"\nout = \"{name}-out\"\n");
+            format!("[[link]]\nname = \"{name}\"\n{ends}rate = \"{mbit}mbit\"\ndefault = \"a\"\n{class}")
+        };
+        rates.iter().map(link).collect()
+    };
+    let reload = |text: String, link: Option<&str>, moves: &[(&str, &str)], dry_run: bool| {
+        let moves = moves.iter().map(|&(old, new)| (old.to_owned(), new.to_owned())).collect();
+        let text = Some(("links.toml".to_owned(), text));
+        links.reload(&ReloadRequest { link: link.map(str::to_owned), text, moves, dry_run })
+    };
+    let rates = |links: &ReloadedLinks| -> Vec<(String, [u64; 2])> {
+        links.links.iter().map(|link| (link.link.clone(), link.reloaded.link_bps)).collect()
+    };
+    let both = file(&[("one", 2), ("two", 3)]);
+    let foreseen = reload(both.clone(), None, &[], true).unwrap();
+    assert!(!foreseen.committed);
+    let [first, second] =
+        [("one", 2_000_000), ("two", 3_000_000)].map(|(link, bps)| (link.to_owned(), [1_000_000, bps]));
+    assert_eq!(rates(&foreseen), [first, second.clone()]);
+    assert_eq!(rates(&reload(both.clone(), Some("two"), &[], true).unwrap()), [second]);
+    for (text, link, moves, says) in [
+        (file(&[("one", 2)]), None, &[][..], "link two: the file has no link \"two\"; there are: one"),
+        (both.replace("3mbit", "500kbit"), None, &[], "links.toml:"),
+        (both.clone(), None, &[("z", "a")], "there is no class z before the change"),
+        (both.clone(), Some("three"), &[], "there is no link \"three\""),
+    ] {
+        let refused = reload(text, link, moves, false).unwrap_err();
+        assert!(refused.contains(says), "{says}: {refused}");
+    }
+    // The first data thread commits, the second has ended.
+    drop(two);
+    let committing = std::thread::spawn(move || {
+        loop {
+            if let Some(order) = one.take_order() {
+                one.order_done(order);
+                return one;
+            }
+            std::thread::yield_now();
+        }
+    });
+    let half = reload(both, None, &[], false).unwrap_err();
+    let _one = committing.join().unwrap();
+    assert!(half.starts_with("link two: ") && half.ends_with("; changed before it: one"), "{half}");
 }
 
 #[test]
