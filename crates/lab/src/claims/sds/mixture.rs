@@ -185,7 +185,7 @@ fn said(mixture: &Mixture) -> String {
 
 /// Tests Figure 4.
 pub(super) fn fig4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
+    let (seeds, seconds) = lab.by_effort((8, 2.0), (20, 40.0));
     let workload = FIGURE_4.workload("fig4.toml", seconds);
     let played = Compared::play(lab, &workload, &SCHEDULERS, seeds)?;
     let mut rows = orderings("mean delay", &played, mean_delay)?;
@@ -261,7 +261,7 @@ fn other_mixtures(lab: &Lab<'_>) -> Result<Table, ClaimError> {
 
 /// Tests Figure 5.
 pub(super) fn fig5(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let (seeds, seconds) = lab.by_effort((12, 3.0), (20, 40.0));
+    let (seeds, seconds) = lab.by_effort((8, 2.0), (20, 40.0));
     let mixture = Mixture { unequal: true, ..FIGURE_4 };
     let workload = mixture.workload("fig5.toml", seconds);
     let played = Compared::play(lab, &workload, &SCHEDULERS, seeds)?;

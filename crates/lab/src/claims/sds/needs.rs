@@ -75,7 +75,7 @@ pub(super) fn lqf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const STARVE: &str = "However, such disciplines by themselves cannot provide any bandwidth guarantees. Actually, low bandwidth constant bit rate connections are likely to starve for long intervals of time …";
     const SPACE: &str = "Furthermore, a policy that simply serves the longest queue has been shown to require less buffer space to prevent buffer losses than FIFO or other per-flow disciplines [6], [13].";
     const OTHERS: [&str; 6] = ["fifo", "drr", "scfq", "wfq", "fq-ldf", "fq-lto"];
-    let (seeds, seconds) = lab.by_effort((5, 3.0), (10, 30.0));
+    let (seeds, seconds) = lab.by_effort((3, 2.0), (10, 30.0));
     let mut rows = Vec::new();
     let mut table = Table::new(
         "Loss with equal buffers, and the longest queue where nothing is lost",
@@ -240,7 +240,7 @@ fn mix_table(lab: &Lab<'_>, workload: &Workload, seeds: u64) -> Result<Table, Cl
 
 /// Tests FQ-LTO on kinds with very different limits.
 pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
+    let (seeds, seconds) = lab.by_effort((6, 8.0), (20, 60.0));
     let workload = UNEVEN.workload(seconds);
     let played = Compared::play(lab, &workload, &["wfq", "fq-lto"], seeds)?;
     let calm = Compared::play(lab, &LARGE.workload(seconds), &["wfq", "fq-lto"], seeds)?;
@@ -287,7 +287,7 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const MENDS: &str =
         "In doing so, it takes into account the current deviation of each flow from its maximum allowed delay. [LTO]";
     const ALMOST: &str = "Since the deviation from the maximum allowed delay is not taken into account, flows with small delay bounds (like voice) get almost no excess bandwidth in the presence of flows with large delay bounds.";
-    let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
+    let (seeds, seconds) = lab.by_effort((6, 8.0), (20, 60.0));
     let workload = CONGESTED.workload(seconds);
     let played = Compared::play(lab, &workload, &["fq-ldf", "fq-lto"], seeds)?;
     let times = |n: usize, kind: &str| -> Result<f64, ClaimError> {
@@ -381,7 +381,7 @@ fn buckets(seconds: f64) -> Workload {
 /// Tests FQ-LTO.LB.
 pub(super) fn lb(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const SIGNIFICANT: &str = "Note, that since the system is only distributing the instantaneous available bandwidth in a state dependent manner …, such an approach may lead to significant improvements in maximum delays or packet losses.";
-    let (seeds, seconds) = lab.by_effort((6, 6.0), (20, 60.0));
+    let (seeds, seconds) = lab.by_effort((5, 3.0), (20, 60.0));
     let workload = buckets(seconds);
     let played = Compared::play(lab, &workload, &["wfq", "fq-lto-lb"], seeds)?;
     let mut table = Table::new(
