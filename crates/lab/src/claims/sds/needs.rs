@@ -287,7 +287,7 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     const MENDS: &str =
         "In doing so, it takes into account the current deviation of each flow from its maximum allowed delay. [LTO]";
     const ALMOST: &str = "Since the deviation from the maximum allowed delay is not taken into account, flows with small delay bounds (like voice) get almost no excess bandwidth in the presence of flows with large delay bounds.";
-    let (seeds, seconds) = lab.by_effort((6, 8.0), (20, 60.0));
+    let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
     let workload = CONGESTED.workload(seconds);
     let played = Compared::play(lab, &workload, &["fq-ldf", "fq-lto"], seeds)?;
     let times = |n: usize, kind: &str| -> Result<f64, ClaimError> {
