@@ -240,7 +240,7 @@ fn mix_table(lab: &Lab<'_>, workload: &Workload, seeds: u64) -> Result<Table, Cl
 
 /// Tests FQ-LTO on kinds with very different limits.
 pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let (seeds, seconds) = lab.by_effort((6, 8.0), (20, 60.0));
+    let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
     let workload = UNEVEN.workload(seconds);
     let played = Compared::play(lab, &workload, &["wfq", "fq-lto"], seeds)?;
     let calm = Compared::play(lab, &LARGE.workload(seconds), &["wfq", "fq-lto"], seeds)?;
