@@ -8,6 +8,8 @@ mod checks;
 mod field;
 mod metering;
 mod model;
+#[path = "../../../../fuzz/src/operations.rs"]
+mod operations;
 mod trees;
 
 use broken::{FAULTS, PACED, TOYS};
@@ -96,5 +98,16 @@ fn the_suite_finds_every_fault() {
             check(info, &spec, &case).is_err()
         });
         assert!(found, "{name} does not find {fault:?}");
+    }
+}
+
+#[test]
+fn seeds_of_the_fuzz_target() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/operations");
+    let seeds: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!seeds.is_empty(), "there are no seeds in {directory}");
+    for seed in seeds {
+        println!("{}", seed.display());
+        operations::run(&std::fs::read(seed).unwrap());
     }
 }
