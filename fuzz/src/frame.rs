@@ -23,15 +23,17 @@ const RULES: [&str; 12] = [
     "ip6",
 ];
 
-fn compiled(count: usize) -> (Vec<(ClassId, Match)>, Classifier) {
+/// Matches, and what they were compiled into.
+type Compiled = (Vec<(ClassId, Match)>, Classifier);
+
+fn compiled(count: usize) -> Compiled {
     let rules: Vec<_> =
         RULES[..count].iter().zip(1..).map(|(text, id)| (ClassId(id), Match::parse(text).unwrap())).collect();
     let classifier = Classifier::new(&rules, ClassId(99));
     (rules, classifier)
 }
 
-static CLASSIFIERS: LazyLock<Mutex<[(Vec<(ClassId, Match)>, Classifier); 2]>> =
-    LazyLock::new(|| Mutex::new([compiled(4), compiled(RULES.len())]));
+static CLASSIFIERS: LazyLock<Mutex<[Compiled; 2]>> = LazyLock::new(|| Mutex::new([compiled(4), compiled(RULES.len())]));
 
 /// The one's complement sum of `bytes` in pairs and `more`.
 fn sum(bytes: &[u8], more: u64) -> u64 {
@@ -87,7 +89,7 @@ fn complete(frame: &[u8], start: u16, offset: u16) {
         let again = done.clone();
         assert!(complete_checksum(&mut done, start, offset));
         assert_eq!(done, again);
-    } else if offset % 2 == 0 {
+    } else if offset.is_multiple_of(2) {
         // With what was in its place, the pseudo-header's sum, the receiver's sum is all ones.
         let left = u64::from(u16::from_be_bytes([frame[place], frame[place + 1]]));
         assert_eq!(sum(&done[from..], left), 0xffff);

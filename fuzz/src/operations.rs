@@ -36,11 +36,11 @@ impl Bytes<'_> {
 
     /// One time in four, where the scheduler honours `feature`.
     fn sets(&mut self, shape: Shape, feature: Feature) -> bool {
-        shape.features.contains(&feature) && self.byte() % 4 == 0
+        shape.features.contains(&feature) && self.byte().is_multiple_of(4)
     }
 
     fn class(&mut self, shape: Shape, quanta: bool) -> ClassSpec {
-        let bytes = if self.byte() % 4 == 0 { 1 + u32::from(self.byte()) * 64 } else { u32::MAX };
+        let bytes = if self.byte().is_multiple_of(4) { 1 + u32::from(self.byte()) * 64 } else { u32::MAX };
         let latency_critical = self.sets(shape, Feature::LatencyCritical);
         let of_guarantee = if latency_critical { Feature::LatencyBurst } else { Feature::Burst };
         let queue = if self.sets(shape, Feature::ActiveQueue) { self.active_queue() } else { FIFO };
@@ -60,15 +60,17 @@ impl Bytes<'_> {
 
     fn active_queue(&mut self) -> (QueueKind, bool, Option<Hosts>) {
         let kind = [QueueKind::CoDel, QueueKind::FqCoDel][usize::from(self.byte() % 2)];
-        (kind, self.byte() % 2 == 0, Hosts::new(u16::from(self.byte() % 6), HostKey::SourceIp))
+        (kind, self.byte().is_multiple_of(2), Hosts::new(u16::from(self.byte() % 6), HostKey::SourceIp))
     }
 
     fn tree(&mut self, shape: Shape) -> TreeSpec {
-        let quanta = shape.features.contains(&Feature::Quantum) && self.byte() % 2 == 0;
-        let max_packet = if self.byte() % 4 == 0 { 1 + self.number() % (1 << 20) } else { 1500 };
+        let quanta = shape.features.contains(&Feature::Quantum) && self.byte().is_multiple_of(2);
+        let max_packet = if self.byte().is_multiple_of(4) { 1 + self.number() % (1 << 20) } else { 1500 };
         let (rate, max_queued) = (self.power_of_ten(12), 1 + u32::from(self.byte()));
-        let transmit_queue = (self.byte() % 4 == 0)
-            .then(|| TransmitQueue { packets: 1 + u32::from(self.byte() % 8), priority: self.byte() % 2 == 0 });
+        let transmit_queue = (self.byte().is_multiple_of(4)).then(|| TransmitQueue {
+            packets: 1 + u32::from(self.byte() % 8),
+            priority: self.byte().is_multiple_of(2),
+        });
         let push_out = transmit_queue.is_none() && self.sets(shape, Feature::PushOut);
         let mut first = self.class(shape, quanta);
         if transmit_queue.is_some() || push_out {

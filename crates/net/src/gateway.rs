@@ -31,6 +31,7 @@ mod remote_error;
 mod run;
 mod service;
 mod serving;
+mod splitter;
 pub(crate) mod stats;
 mod strays;
 mod trace;

@@ -10,15 +10,17 @@ pub(crate) mod frame_pool;
 pub(crate) mod heap;
 pub(crate) mod huge_pages;
 pub mod interface;
+mod message_sender;
 pub(crate) mod netlink;
 pub(crate) mod nftables;
 pub(crate) mod pacing;
+pub(crate) mod packet_ring;
 pub mod packet_socket;
 pub(crate) mod port;
+mod received;
 mod reception;
 pub(crate) mod sock_diag;
 pub(crate) mod sys;
-pub(crate) mod tagged_sender;
 pub(crate) mod veth;
 #[cfg(test)]
 pub(crate) mod virtual_link;

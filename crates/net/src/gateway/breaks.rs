@@ -100,6 +100,9 @@ impl Gateway {
         if self.config.own_traffic {
             self.data_path.look_at_output();
         }
+        for note in [self.data_path.input.take_note(), self.data_path.output.take_note()].into_iter().flatten() {
+            self.liveness.say(LogEvent::warn(note));
+        }
         let motion = self.data_path.motion(now, next);
         let waits = [&self.data_path.onward, &self.data_path.backward].into_iter().any(Outlet::waits_for_carrier);
         self.liveness.waits_for_carrier(now, waits);

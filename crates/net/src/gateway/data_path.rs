@@ -14,6 +14,9 @@
 //! frame of a class with a long queue right after classification, which costs little. A class that sends less than its
 //! share has no long queue. It loses nothing as long as frames are fetched and classified as fast as they arrive.
 //!
+//! A super-frame is classified once, by its headers. It is dropped as a whole, without being copied, if the queue of its
+//! class is full, or long while load is shed. Else its packets go to the scheduler over the next turns ([`Splitter`]).
+//!
 //! At most [`BATCH`] packets wait for each interface. While the output is busy, nothing is dequeued. While the input is
 //! busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
@@ -23,6 +26,7 @@ use fairlink_report::DropCause;
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
+use crate::gateway::splitter::{FOLLOWERS, OF_TURN, Out, Splits, Splitter, SuperFrame};
 use crate::gateway::stats::{EdgeCounters, ReverseStats};
 use crate::gateway::trace::{Gone, Passing, TraceWriter};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
@@ -66,6 +70,7 @@ pub(crate) struct Parts {
     pub(crate) overhead: Overhead,
     pub(crate) counters: EdgeCounters,
     pub(crate) queues: QueueLengths,
+    pub(crate) splitter: Splitter,
     pub(crate) growth: Option<Growth>,
 }
 
@@ -81,6 +86,9 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) overhead: Overhead,
     pub(crate) counters: EdgeCounters,
     pub(crate) queues: QueueLengths,
+    pub(crate) splitter: Splitter,
+    /// Of the other direction, whose frames are all of one class.
+    pub(crate) reverse_splitter: Option<Splitter>,
     /// `None` if the other direction is not forwarded.
     pub(crate) reverse: Option<ReverseStats>,
     /// True while the kernel's buffer is nearly full, so that frames of classes with long queues are dropped at once.
@@ -119,8 +127,8 @@ pub(super) type AnyScheduler = Metered<Box<dyn Scheduler>>;
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Frames that the pool needs besides those of the queues. They are held for reception on both sides, within a
-    /// turn, waiting for an interface, or being sent by an interface.
-    pub(crate) const RESERVE: u32 = 6 * BATCH as u32 + I::MOST_OWNED + O::MOST_OWNED;
+    /// turn, behind super-frames, waiting for an interface, or being sent by an interface.
+    pub(crate) const RESERVE: u32 = (6 * BATCH + OF_TURN + 2 * FOLLOWERS) as u32 + I::MOST_OWNED + O::MOST_OWNED;
 
     #[expect(clippy::too_many_arguments, reason = "the parts of the path, each made elsewhere")]
     pub(crate) fn new(
@@ -133,6 +141,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         overhead: Overhead,
         counters: EdgeCounters,
         queues: QueueLengths,
+        splitter: Splitter,
         reverse: bool,
     ) -> Self {
         Self {
@@ -145,6 +154,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             overhead,
             counters,
             queues,
+            splitter,
+            reverse_splitter: reverse.then(|| Splitter::new(1)),
             reverse: reverse.then(ReverseStats::default),
             shedding: false,
             discarding: false,
@@ -155,7 +166,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             sample_every: SAMPLE_EVERY,
             tap: None,
             arrivals: Vec::with_capacity(BATCH),
-            intake: Vec::with_capacity(BATCH),
+            intake: Vec::with_capacity(BATCH + OF_TURN),
             outgoing: Vec::with_capacity(BATCH),
             frames: Vec::with_capacity(BATCH),
             back: Vec::with_capacity(BATCH),
@@ -188,6 +199,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             self.take_in(now, driver);
         }
+        self.split_in(now, driver);
         let wake = if self.outgoing.is_empty() {
             driver.turn(now, self)
         } else {
@@ -219,7 +231,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Switches to other classes. `class_map` maps each old class to its successor. The replaced parts are left in
     /// `parts`. Does not allocate.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, class_map: &[Option<ClassId>]) {
-        let Parts { classifier, labels, overhead, counters, queues, growth } = parts;
+        let Parts { classifier, labels, overhead, counters, queues, splitter, growth } = parts;
         counters.inherit(&self.counters, class_map);
         queues.inherit(&self.queues, class_map);
         labels.inherit(&mut self.labels, class_map);
@@ -228,6 +240,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         std::mem::swap(&mut self.overhead, overhead);
         std::mem::swap(&mut self.counters, counters);
         std::mem::swap(&mut self.queues, queues);
+        let Self { classifier, labels, pool, .. } = self;
+        splitter.inherit(&mut self.splitter, pool, class_map, |bytes| classifier.classify(&labels.headers(bytes).key));
+        std::mem::swap(&mut self.splitter, splitter);
         for packet in &mut self.outgoing {
             packet.class = class_map.get(packet.class.index()).copied().flatten().unwrap_or(ClassId::ROOT);
         }
@@ -240,6 +255,43 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     fn take_in<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) {
         let mut batch = std::mem::take(&mut self.intake);
         self.receive(now, &mut batch);
+        driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
+        self.enqueued();
+        self.intake = batch;
+    }
+
+    /// Passes packets of super-frames to the scheduler, as many as a turn has room for.
+    fn split_in<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) {
+        if self.splitter.is_empty() {
+            return;
+        }
+        let began = self.lap();
+        let mut batch = std::mem::take(&mut self.intake);
+        let Self { splitter, pool, queues, counters, overhead, tap, shedding, .. } = self;
+        let queues = std::cell::RefCell::new(queues);
+        splitter.turn(
+            pool,
+            OF_TURN,
+            |class| queues.borrow().refuses(class, *shedding),
+            |pool, out, bytes| match out {
+                Out::Packet(mut packet) => {
+                    let frame = packet.handle as u32;
+                    if let Some(tap) = tap {
+                        pool.finish_checksum(frame);
+                        tap.came(frame);
+                    }
+                    packet.len = overhead.accounted(packet.len);
+                    queues.borrow_mut().entered(packet.class);
+                    batch.push(packet);
+                }
+                Out::Dropped(frame, cause) => drop_rest(&frame, bytes, (now, cause), pool, (overhead, counters, tap)),
+            },
+        );
+        self.moved = true;
+        if self.sampling {
+            self.classified = self.lap();
+            self.sampled.classify += self.classified.saturating_sub(began).0;
+        }
         driver.scheduler_mut().enqueue_batch(now, &mut batch, self);
         self.enqueued();
         self.intake = batch;
@@ -266,6 +318,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             self.take_back(&packet);
         }
         self.back.drain(..).for_each(|frame| self.pool.give_back(frame));
+        self.forget_super_frames();
         self.input.release(&mut self.pool);
         self.output.release(&mut self.pool);
         self.pool.free() == self.pool.frames()
@@ -306,6 +359,32 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.input.owned() + self.output.owned() > 0
     }
 
+    /// Of both directions.
+    pub(crate) fn splitters(&self) -> impl Iterator<Item = &Splitter> {
+        [Some(&self.splitter), self.reverse_splitter.as_ref()].into_iter().flatten()
+    }
+
+    /// Super-frames of both directions that were split.
+    pub(crate) fn splits(&self) -> Splits {
+        let of = self.splitters().map(Splitter::splits);
+        of.fold(Splits::default(), |Splits { frames, packets }, more| Splits {
+            frames: frames + more.frames,
+            packets: packets + more.packets,
+        })
+    }
+
+    /// Drops the super-frames of both directions, and gives the frames behind them back. None of these was counted.
+    fn forget_super_frames(&mut self) {
+        let Self { splitter, reverse_splitter, pool, .. } = self;
+        for splitter in [Some(splitter), reverse_splitter.as_mut()].into_iter().flatten() {
+            splitter.clear(DropCause::Purged, |out, _| {
+                if let Out::Packet(packet) = out {
+                    pool.give_back(packet.handle as u32);
+                }
+            });
+        }
+    }
+
     /// Counters of the other direction, with its waiting frames.
     pub(crate) fn reverse_stats(&self) -> Option<ReverseStats> {
         let mut stats = self.reverse?;
@@ -320,14 +399,16 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let in_use = self.pool.frames() - self.pool.free();
         let held = self.input.held() + self.output.held();
         let owned = self.input.owned() + self.output.owned();
-        let known = held + owned + self.outgoing.len() + self.back.len();
+        let behind = self.splitters().map(Splitter::frames).sum::<usize>();
+        let known = held + owned + behind + self.outgoing.len() + self.back.len();
         in_use as u64 == known as u64 + queued
     }
 
     /// Returns true if fetched frames wait for the next turn, and the pool has room for them.
     pub(crate) fn has_more(&self) -> bool {
+        let splits = self.splitters().any(|splitter| !splitter.is_empty());
         let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
-        more && self.pool.free() > 0
+        (splits || more) && self.pool.free() > 0
     }
 
     /// Returns true if more frames can be fetched from the output's side.
@@ -376,17 +457,50 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let mut arrivals = std::mem::take(&mut self.arrivals);
             let received = self.output.receive(&mut self.pool, now, BATCH, &mut arrivals);
             self.note(received.err());
-            for arrival in arrivals.drain(..) {
+            for Arrival { frame, len, condition } in arrivals.drain(..) {
                 self.moved = true;
-                stats.received.count(arrival.len);
-                if arrival.condition == Condition::Whole && arrival.len >= ethernet::HEADER as u32 {
-                    self.back.push(arrival.frame);
-                } else {
-                    stats.dropped.count(arrival.len);
-                    self.pool.give_back(arrival.frame);
+                let splitter = self.reverse_splitter.as_mut().expect("there is a reverse direction");
+                let place = Packet { handle: u64::from(frame), len, class: ClassId::ROOT };
+                match condition {
+                    Condition::Super(number) => {
+                        let segments = *self.output.segments(number);
+                        let fetched = match splitter.buffer(ClassId::ROOT) {
+                            Some(buffer) => self.output.fetch(&self.pool, frame, number, buffer),
+                            None => Ok(false),
+                        };
+                        if matches!(fetched, Ok(true)) {
+                            splitter.push(SuperFrame::new(ClassId::ROOT, 0, segments, len as usize, now));
+                        }
+                        self.note(fetched.err());
+                        self.pool.give_back(frame);
+                    }
+                    Condition::Whole if splitter.is_waiting(ClassId::ROOT) && splitter.follow(place) => {}
+                    Condition::Whole if len >= ethernet::HEADER as u32 && !splitter.is_waiting(ClassId::ROOT) => {
+                        stats.received.count(len);
+                        self.back.push(frame);
+                    }
+                    _ => {
+                        stats.received.count(len);
+                        stats.dropped.count(len);
+                        self.pool.give_back(frame);
+                    }
                 }
             }
             self.arrivals = arrivals;
+            if let Some(splitter) = &mut self.reverse_splitter {
+                let room = BATCH - self.back.len().min(BATCH);
+                splitter.turn(
+                    &mut self.pool,
+                    room,
+                    |_| None,
+                    |_, out, _| {
+                        if let Out::Packet(packet) = out {
+                            stats.received.count(packet.len);
+                            self.back.push(packet.handle as u32);
+                        }
+                    },
+                );
+            }
         }
         let Self { pool, input, back, backward, .. } = self;
         if !back.is_empty() && now >= backward.retry_at() {
@@ -417,6 +531,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let count = arrivals.len();
         self.moved |= count > 0;
         for Arrival { frame, len, condition } in arrivals.drain(..) {
+            if let Condition::Super(number) = condition {
+                self.take_super_frame(now, frame, len, number);
+                continue;
+            }
             if self.tap.is_some() {
                 // The trace shall have the packet as it will be on the wire.
                 self.pool.finish_checksum(frame);
@@ -432,25 +550,31 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 Condition::TooLong => Some(DropCause::TooLong),
                 Condition::Joined => Some(DropCause::Joined),
                 Condition::Checksum => Some(DropCause::Checksum),
+                Condition::Super(_) => None,
             };
             let (on_wire, len) = (len, self.overhead.accounted(len));
-            if let Some(tap) = &mut self.tap {
+            if let Some(tap) = &mut self.tap
+                && !(unfit.is_none() && self.splitter.is_waiting(class))
+            {
                 tap.came(frame);
             }
             match unfit {
+                None if self.splitter.is_waiting(class) => {
+                    let label = self.labels.label(class, &headers, bytes);
+                    let packet = Packet { handle: u64::from(frame) | label, len: on_wire, class };
+                    if !self.splitter.follow(packet) {
+                        if let Some(tap) = &mut self.tap {
+                            tap.came(frame);
+                        }
+                        self.drop_fetched(now, frame, class, (len, on_wire), DropCause::Shed);
+                    }
+                }
                 None => {
                     let label = self.labels.label(class, &headers, bytes);
                     self.queues.entered(class);
                     batch.push(Packet { handle: u64::from(frame) | label, len, class });
                 }
-                Some(cause) => {
-                    self.counters.dropped_before(class, len, cause);
-                    if let Some(tap) = &mut self.tap {
-                        let packet = Passing { class, len: on_wire, accounted: len, received: now, bytes };
-                        tap.gone(frame, packet, Gone::Dropped(now, cause));
-                    }
-                    self.pool.give_back(frame);
-                }
+                Some(cause) => self.drop_fetched(now, frame, class, (len, on_wire), cause),
             }
         }
         self.arrivals = arrivals;
@@ -459,6 +583,82 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             self.classified = self.lap();
             self.sampled.classify += self.classified.saturating_sub(fetched).0;
             self.sampled.received += count as u64;
+        }
+        count
+    }
+
+    /// Drops the frame in `frame`, of `class`, with this accounted length and length on the wire.
+    fn drop_fetched(&mut self, now: Nanos, frame: u32, class: ClassId, (len, on_wire): (u32, u32), cause: DropCause) {
+        self.counters.dropped_before(class, len, cause);
+        if let Some(tap) = &mut self.tap {
+            let bytes = self.pool.packet(frame);
+            let packet = Passing { class, len: on_wire, accounted: len, received: now, bytes };
+            tap.gone(frame, packet, Gone::Dropped(now, cause));
+        }
+        self.pool.give_back(frame);
+    }
+
+    /// Classifies super-frame `number` of the input, of `len` bytes, whose first bytes are in `frame`, and copies it if it
+    /// will be split.
+    fn take_super_frame(&mut self, now: Nanos, frame: u32, len: u32, number: u8) {
+        let bytes = self.pool.packet(frame);
+        let headers = self.labels.headers(bytes);
+        let class = self.classifier.classify(&headers.key);
+        let cause = match self.discarding {
+            true => Some(DropCause::Stale),
+            false => self.queues.refuses(class, self.shedding),
+        };
+        let label = if cause.is_none() { self.labels.label(class, &headers, bytes) } else { 0 };
+        let super_frame = SuperFrame::new(class, label, *self.input.segments(number), len as usize, now);
+        let buffer = if cause.is_none() { self.splitter.buffer(class) } else { None };
+        match buffer {
+            Some(buffer) => {
+                let fetched = self.input.fetch(&self.pool, frame, number, buffer);
+                if matches!(fetched, Ok(true)) {
+                    self.splitter.push(super_frame);
+                }
+                self.note(fetched.err());
+            }
+            None => {
+                let Self { pool, overhead, counters, tap, .. } = self;
+                let dropped = (now, cause.unwrap_or(DropCause::Shed));
+                drop_packets(&super_frame, pool.packet(frame), frame, dropped, (overhead, counters, tap));
+            }
+        }
+        self.pool.give_back(frame);
+    }
+
+    /// Drops the super-frames of both directions and the frames behind them, which are stale.
+    pub(super) fn discard_super_frames(&mut self, now: Nanos) -> u64 {
+        let mut count = 0;
+        let dropped = (now, DropCause::Stale);
+        let Self { splitter, reverse_splitter, reverse, pool, overhead, counters, tap, .. } = self;
+        splitter.clear(DropCause::Stale, |out, bytes| match out {
+            Out::Dropped(frame, _) => {
+                count += frame.left().len() as u64;
+                drop_rest(&frame, bytes, dropped, pool, (overhead, counters, tap));
+            }
+            Out::Packet(packet) => {
+                count += 1;
+                counters.dropped_before(packet.class, overhead.accounted(packet.len), DropCause::Stale);
+                pool.give_back(packet.handle as u32);
+            }
+        });
+        if let (Some(splitter), Some(stats)) = (reverse_splitter, reverse) {
+            splitter.clear(DropCause::Stale, |out, _| {
+                let mut lost = |len| {
+                    count += 1;
+                    stats.received.count(len);
+                    stats.dropped.count(len);
+                };
+                match out {
+                    Out::Dropped(frame, _) => frame.left().for_each(|index| lost(frame.segments.len(index) as u32)),
+                    Out::Packet(packet) => {
+                        lost(packet.len);
+                        pool.give_back(packet.handle as u32);
+                    }
+                }
+            });
         }
         count
     }
@@ -527,6 +727,55 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         if self.sampling {
             self.sampled.send += self.lap().saturating_sub(started).0;
         }
+    }
+}
+
+/// Counters and trace of dropped packets, and the lengths that they count with.
+type Account<'a> = (&'a Overhead, &'a mut EdgeCounters, &'a mut Option<Box<TraceWriter>>);
+
+/// Counts the packets that are left of a super-frame, whose first bytes are `bytes`, as dropped before the scheduler.
+/// A trace gets their headers; `place` is a frame of the pool that is not in a trace.
+fn drop_packets(frame: &SuperFrame, bytes: &[u8], place: u32, dropped: (Nanos, DropCause), account: Account<'_>) {
+    let (SuperFrame { class, segments, received, .. }, (now, cause)) = (*frame, dropped);
+    let (overhead, counters, tap) = account;
+    let left = frame.left();
+    let accounted = |index| overhead.accounted(segments.len(index) as u32);
+    if let Some(last) = left.clone().last() {
+        // All but the last are of the same length.
+        counters.dropped_before_each(class, left.len() as u64 - 1, accounted(left.start), cause);
+        counters.dropped_before(class, accounted(last), cause);
+    }
+    let Some(tap) = tap else { return };
+    let mut headers = [0; 512];
+    for index in left {
+        let known = match segments.payload(0).start <= headers.len() {
+            true => segments.write_headers(bytes, index, &mut headers),
+            false => 0,
+        };
+        let (len, bytes) = (segments.len(index) as u32, &headers[..known]);
+        tap.came(place);
+        tap.gone(
+            place,
+            Passing { class, len, accounted: accounted(index), received, bytes },
+            Gone::Dropped(now, cause),
+        );
+    }
+}
+
+/// As [`drop_packets`], with a frame of the pool taken for the trace.
+fn drop_rest(
+    frame: &SuperFrame,
+    bytes: &[u8],
+    dropped: (Nanos, DropCause),
+    pool: &mut FramePool,
+    (overhead, counters, tap): Account<'_>,
+) {
+    let place = if tap.is_some() { pool.take() } else { None };
+    // Without a free frame the trace does not have these packets.
+    let tap = if place.is_some() { tap } else { &mut None };
+    drop_packets(frame, bytes, place.unwrap_or(0), dropped, (overhead, counters, tap));
+    if let Some(place) = place {
+        pool.give_back(place);
     }
 }
 

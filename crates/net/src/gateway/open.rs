@@ -18,12 +18,14 @@ use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::RunningConfig;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::Gateway;
+use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_xdp;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
+use crate::io::packet_ring::SLOT_ALIGNMENT;
 use crate::io::port::BackendKind;
 use crate::io::sys;
 use crate::wire::labels::Labels;
@@ -49,6 +51,9 @@ impl Gateway {
         let delays = DelayTable::new(&config.tree);
         let counters = EdgeCounters::new(delays.clone());
         let queues = QueueLengths::new(&config.tree);
+        let splitter = Splitter::new(config.tree.len());
+        // The other direction has one, too, with a single class.
+        let splitters = if config.reverse { 2 } else { 1 };
         let without_delays = DelayTable::without(&config.tree);
         if without_delays > 0 {
             notes.push(format!(
@@ -59,7 +64,7 @@ impl Gateway {
         let labels = Labels::new(&config.tree)?;
         let memory = MemoryBound {
             classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes()) as u64,
-            split_bytes: (from.memory_bytes() + to.memory_bytes()) as u64,
+            split_bytes: (from.memory_bytes() + to.memory_bytes() + splitters * splitter.memory_bytes()) as u64,
             kernel_bytes: from.kernel_bytes() + to.kernel_bytes(),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
         };
@@ -68,8 +73,19 @@ impl Gateway {
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let generation = Arc::new(Generation::new(&config, delays, memory, needs.frames, 0));
         let present = RunningConfig::new(&config, input, backend, &pool, Arc::clone(&generation), &labels, clock);
-        let mut data_path =
-            RealPath::new(pool, from, to, clock, classifier, labels, config.overhead, counters, queues, config.reverse);
+        let mut data_path = RealPath::new(
+            pool,
+            from,
+            to,
+            clock,
+            classifier,
+            labels,
+            config.overhead,
+            counters,
+            queues,
+            splitter,
+            config.reverse,
+        );
         if config.profile {
             data_path.sample_every = 1;
         }
@@ -197,7 +213,8 @@ impl Opened {
 /// Size of the pool's frames for packet sockets.
 fn frame_bytes(interfaces: [&Interface; 2]) -> u32 {
     let longest = interfaces.map(Interface::largest_frame).into_iter().max().unwrap_or(0);
-    longest.saturating_add(HEADROOM as u32)
+    // A slot of a receive ring may have room for a few bytes more, by its alignment; they fit here, too.
+    longest.saturating_add((HEADROOM + SLOT_ALIGNMENT) as u32)
 }
 
 /// The processor to run on, checked.

@@ -146,7 +146,7 @@ impl Ports {
             None => claim::take_over(&[input], notes)?,
         };
         let (hold, fail_open, cable) = (Some(hold), Arc::new(fail_open), Some(cable));
-        note_short_buffer(config, (input, &from), notes);
+        note_limits(config, (input, &from), notes);
         let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
         Ok(Self { input, output, held: Held { hold, fail_open, offloads, claims, cable } })
     }
@@ -190,7 +190,7 @@ impl Ports {
         match opened {
             Ok((offloads, from, to, claims)) => {
                 for socket in [(input, &from), (output, &to)] {
-                    note_short_buffer(config, socket, notes);
+                    note_limits(config, socket, notes);
                 }
                 let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
                 let held = Held { hold, fail_open: Arc::new(fail_open), offloads, claims, cable: None };
@@ -223,10 +223,16 @@ fn turn_off(interface: &Interface, notes: &mut Vec<String>) -> Result<Option<Off
     Ok(turned_off)
 }
 
-/// Adds a note if the kernel allows a smaller buffer than requested.
-fn note_short_buffer(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
+/// Adds notes if the kernel gives no rings or a smaller buffer than requested.
+fn note_limits(config: &GatewayConfig, (interface, socket): (&Interface, &AfPacket), notes: &mut Vec<String>) {
     let (received, _) = socket.kernel_buffer_bytes();
     let asked = config.sockets.receive_buffer;
+    if let Some(why) = socket.ringless() {
+        notes.push(format!(
+            "{}: falls back to system calls for frames, because the kernel gives no ring ({why}): each frame takes about twice the time",
+            interface.name
+        ));
+    }
     // A socket that receives nothing needs no buffer.
     if received > 0 && received < asked {
         notes.push(format!(

@@ -47,6 +47,7 @@ use crate::gateway::open_error::OpenError;
 use crate::gateway::pools::Tuned;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote_error::RemoteError;
+use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::backend::Backend;
 use crate::io::clock::{Clock, MonotonicClock};
@@ -274,6 +275,7 @@ impl RunningConfig {
             overhead: config.overhead,
             counters: EdgeCounters::new(delays.clone()),
             queues: QueueLengths::new(&config.tree),
+            splitter: Splitter::to_inherit(config.tree.len()),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
         let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();

@@ -289,6 +289,7 @@ impl Gateway {
         GatewayCounts {
             uptime,
             interfaces: input + output,
+            splits: data_path.splits(),
             movers: [data_path.input.mover(), data_path.output.mover()],
             output_busy: data_path.onward.busy,
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),

@@ -38,8 +38,10 @@ pub(crate) struct ClassEdges {
     pub(crate) sent: Amount,
 }
 
-/// Causes of drops at the edges of the scheduler. [`DropCause::TooLong`] and [`DropCause::Stale`] occur on both sides.
-const EDGE_CAUSES: [DropCause; 7] = [
+/// Causes of drops at the edges of the scheduler. [`DropCause::TooLong`] and [`DropCause::Stale`] occur on both sides, and
+/// [`DropCause::QueuePackets`] in the scheduler, too.
+const EDGE_CAUSES: [DropCause; 8] = [
+    DropCause::QueuePackets,
     DropCause::TooLong,
     DropCause::Runt,
     DropCause::Checksum,
@@ -50,11 +52,11 @@ const EDGE_CAUSES: [DropCause; 7] = [
 ];
 
 impl ClassEdges {
-    fn drop(&mut self, len: u32, cause: DropCause) {
+    fn drop(&mut self, packets: u64, len: u32, cause: DropCause) {
         let place = EDGE_CAUSES.iter().position(|&edge| edge == cause);
         debug_assert!(place.is_some(), "{cause:?} is a cause of the scheduler");
         if let Some(place) = place {
-            self.dropped[place].count(len);
+            self.dropped[place] += Amount { packets, bytes: packets * u64::from(len) };
         }
     }
 
@@ -101,14 +103,19 @@ impl EdgeCounters {
 
     /// Counts a frame of `len` accounted bytes that was dropped before the scheduler.
     pub(crate) fn dropped_before(&mut self, class: ClassId, len: u32, cause: DropCause) {
+        self.dropped_before_each(class, 1, len, cause);
+    }
+
+    /// As [`EdgeCounters::dropped_before`], for `packets` frames of the same length.
+    pub(crate) fn dropped_before_each(&mut self, class: ClassId, packets: u64, len: u32, cause: DropCause) {
         let edges = &mut self.classes[class.index()];
-        edges.drop(len, cause);
-        edges.dropped_before.count(len);
+        edges.drop(packets, len, cause);
+        edges.dropped_before += Amount { packets, bytes: packets * u64::from(len) };
     }
 
     /// Counts a packet of `len` accounted bytes that was dropped behind the scheduler.
     pub(crate) fn dropped_behind(&mut self, class: ClassId, len: u32, cause: DropCause) {
-        self.classes[class.index()].drop(len, cause);
+        self.classes[class.index()].drop(1, len, cause);
     }
 
     /// Takes over the counters of `old`; `class_map` maps old classes to their successors. Counters of classes without

@@ -1,17 +1,19 @@
-//! The default backend: packet sockets (packet(7)). `recvmmsg` fills frames of the pool, `sendmmsg` reads them; nothing
-//! is copied in between. It works on every Ethernet interface, and without root inside a user namespace.
+//! The default backend: packet sockets (packet(7)). It works on every Ethernet interface, and without root inside a user
+//! namespace.
 //!
 //! Each direction has its own socket. The receiving socket receives all protocols of its interface and no outgoing
 //! frames, and makes the interface promiscuous while it is open. The sending socket receives nothing.
 //!
-//! Each frame has a header that describes it (`PACKET_VNET_HDR`). So a super-frame, which an offload has joined from
-//! several packets, arrives in one piece and is split ([`Reception`]). A checksum that the sender left to hardware is
-//! left to hardware again: the kernel computes it if the output cannot.
+//! Frames are in rings shared with the kernel, one for each socket ([`packet_ring`]). If a socket cannot have one,
+//! `recvmmsg` and `sendmmsg` move frames between the kernel and the pool ([`Reception`], [`MessageSender`]), which takes
+//! more time for each frame.
 //!
-//! The memory-mapped ring TPACKET_V3 is not used: it hands over frames in blocks, which adds half a millisecond.
+//! Each frame has a header that describes it (`PACKET_VNET_HDR`). So a super-frame, which an offload has joined from
+//! several packets, arrives in one piece and is split. A checksum that the sender left to hardware is left to hardware
+//! again: the kernel computes it if the output cannot.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fairlink_config::matching::ethernet;
 use fairlink_core::Nanos;
@@ -19,20 +21,25 @@ use fairlink_core::Nanos;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Rest, Sent};
 use crate::io::bpf::Program;
 use crate::io::frame_pool::FramePool;
-use crate::io::interface::Interface;
+use crate::io::interface::{self, Interface};
+use crate::io::message_sender::MessageSender;
+use crate::io::packet_ring::{self, RingReception, RingSender};
 use crate::io::packet_socket;
 use crate::io::reception::Reception;
 use crate::io::sys;
-use crate::io::tagged_sender::TaggedSender;
-use crate::wire::virtio::VirtioHeader;
+use crate::wire::segments::Segments;
 
 /// Options of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfPacketOptions {
-    /// Requested size in bytes of the kernel's receive buffer. The kernel may allow less.
+    /// Requested size in bytes of the kernel's receive buffer, and half of the size of the receive ring. The kernel may
+    /// allow less for the former, which holds all frames without a ring, and super-frames with one.
     pub receive_buffer: u32,
-    /// Requested size in bytes of the kernel's send buffer. The kernel may allow less.
+    /// Requested size in bytes of the kernel's send buffer, and half of the size of the transmit ring. The kernel may
+    /// allow less for the former.
     pub send_buffer: u32,
+    /// True if frames shall be in rings shared with the kernel, where it has them.
+    pub rings: bool,
     /// True if frames bypass the interface's queueing discipline.
     pub qdisc_bypass: bool,
     /// True if the kernel shall describe frames, so that super-frames can be split.
@@ -59,15 +66,24 @@ const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
 impl Default for AfPacketOptions {
     fn default() -> Self {
-        Self { receive_buffer: 4 << 20, send_buffer: 1 << 20, qdisc_bypass: true, split: true, mark: 0 }
+        Self { receive_buffer: 4 << 20, send_buffer: 1 << 20, rings: true, qdisc_bypass: true, split: true, mark: 0 }
     }
 }
 
-/// Arguments of one `sendmmsg` besides the frames.
-struct SendArrays {
-    messages: [libc::mmsghdr; BATCH],
-    vectors: [[libc::iovec; 2]; BATCH],
-    headers: [VirtioHeader; BATCH],
+/// Time between looks at the socket's error while nothing arrives, and at the mtu while frames are sent.
+const LOOK: Nanos = Nanos::from_millis(1);
+const LOOK_AT_MTU: Nanos = Nanos::from_millis(100);
+
+/// The way of received frames.
+enum Receiving {
+    Ring(RingReception),
+    Messages(Box<Reception>),
+}
+
+/// The way of sent frames.
+enum Sending {
+    Ring(RingSender),
+    Messages(MessageSender),
 }
 
 /// Two packet sockets on one interface.
@@ -75,25 +91,26 @@ pub struct AfPacket {
     name: String,
     receiver: OwnedFd,
     sender: OwnedFd,
-    /// For frames that `sender` refuses as too long only because of VLAN tags. `None` if this kernel does not support
-    /// it.
-    tagged_sender: Option<TaggedSender>,
-    /// Longest frame that the interface carries, with two VLAN tags.
-    longest: usize,
-    /// Frames received and not handed over yet.
-    reception: Reception,
+    receiving: Receiving,
+    sending: Sending,
+    /// Reason why a socket has no ring; `None` if both have one.
+    ringless: Option<io::Error>,
+    /// The interface's largest packet, and when it is asked for again.
+    mtu: usize,
+    next_look_at_mtu: Nanos,
+    /// When the receiving socket is looked at again, its drops since the last look, and whether no frame has come since.
+    next_look: Nanos,
+    fresh_drops: u64,
+    is_quiet: bool,
+    /// What a user should know of the sockets, once.
+    note: Option<String>,
     /// Reason why the kernel does not describe frames; `None` if it does.
     undescribed: Option<io::Error>,
     /// Frames that the kernel has copied and that are not back in the pool yet; at most [`BATCH`].
     left: Vec<u32>,
-    send_arrays: Box<SendArrays>,
     counters: BackendCounters,
     buffers: (u32, u32),
 }
-
-// SAFETY: the pointers in the message arrays are written and used only within one call of `receive` or `send`, which
-// have exclusive access. Between calls nothing dereferences them, so that the whole may move to another thread.
-unsafe impl Send for AfPacket {}
 
 impl AfPacket {
     /// Opens `interface` for receiving and sending.
@@ -134,11 +151,26 @@ impl AfPacket {
             false => Err(io::Error::new(io::ErrorKind::Unsupported, "not requested")),
         };
         let undescribed = describe(&receiver).err();
+        let longest = interface.largest_frame() as usize;
+        let mut ringless = None;
         let received = match intake {
             RxFilter::Nothing => 0,
             _ => packet_socket::set_receive_buffer(&receiver, options.receive_buffer)
                 .map_err(failed("sizing the receive buffer"))?,
         };
+        let receiving = match intake {
+            RxFilter::Nothing => Err(None),
+            _ if !options.rings => Err(None),
+            _ => RingReception::new(&receiver, undescribed.is_none(), longest, 2 * options.receive_buffer as usize)
+                .map_err(Some),
+        };
+        let receiving = receiving.map_or_else(
+            |why| {
+                ringless = why;
+                Receiving::Messages(Box::new(Reception::new(undescribed.is_none())))
+            },
+            Receiving::Ring,
+        );
         match intake {
             RxFilter::All => Ok(()),
             RxFilter::Gated(gate) => gate.filter(&receiver).map_err(|error| error.source),
@@ -164,29 +196,38 @@ impl AfPacket {
         if undescribed.is_none() {
             describe(&sender).map_err(failed("requesting headers that describe frames, for the sending socket"))?;
         }
-        let sending =
+        let send_buffer =
             packet_socket::set_send_buffer(&sender, options.send_buffer).map_err(failed("sizing the send buffer"))?;
+        let sending = match options.rings && undescribed.is_none() {
+            true => RingSender::new(&sender, longest, 2 * options.send_buffer as usize).map_err(Some),
+            false => Err(None),
+        };
+        let sending = sending.map_or_else(
+            |why| {
+                ringless = ringless.take().or(why);
+                Sending::Messages(MessageSender::new(undescribed.is_none()))
+            },
+            Sending::Ring,
+        );
         packet_socket::bind(&sender, interface.index, 0).map_err(failed("binding the sending socket"))?;
 
         Ok(Self {
             name: interface.name.clone(),
             receiver,
             sender,
-            tagged_sender: TaggedSender::open(
-                interface.index,
-                interface.largest_frame() as usize,
-                options.qdisc_bypass,
-                options.mark,
-            )
-            .ok(),
-            longest: interface.largest_frame() as usize,
-            reception: Reception::new(undescribed.is_none()),
+            receiving,
+            sending,
+            ringless,
+            mtu: interface.mtu as usize,
+            next_look_at_mtu: Nanos::ZERO,
+            next_look: Nanos::ZERO,
+            fresh_drops: 0,
+            is_quiet: false,
+            note: None,
             undescribed,
             left: Vec::with_capacity(BATCH),
-            // SAFETY: plain data (integers and pointers) for which all zeros is valid.
-            send_arrays: unsafe { Box::<SendArrays>::new_zeroed().assume_init() },
             counters: BackendCounters::default(),
-            buffers: (received, sending),
+            buffers: (received, send_buffer),
         })
     }
 
@@ -203,21 +244,125 @@ impl AfPacket {
         self.undescribed.as_ref()
     }
 
-    /// Memory for reception in bytes, besides the pool; it never grows.
+    /// Reason why a socket has no ring though one was requested; `None` if it has.
+    #[must_use]
+    pub(crate) fn ringless(&self) -> Option<&io::Error> {
+        self.ringless.as_ref()
+    }
+
+    /// Bytes of the rings.
+    #[must_use]
+    pub(crate) fn ring_bytes(&self) -> usize {
+        let received = match &self.receiving {
+            Receiving::Ring(ring) => ring.ring_bytes(),
+            Receiving::Messages(_) => 0,
+        };
+        let sent = match &self.sending {
+            Sending::Ring(ring) => ring.ring_bytes(),
+            Sending::Messages(_) => 0,
+        };
+        received + sent
+    }
+
+    /// Memory for reception in bytes, besides the pool and the rings; it never grows.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.reception.memory_bytes()
+        match &self.receiving {
+            Receiving::Ring(_) => 0,
+            Receiving::Messages(messages) => messages.memory_bytes(),
+        }
     }
 
     /// Returns true if neither the kernel nor this backend has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
-        // If the query fails, the socket delivers nothing more either.
-        !self.reception.has_more() && packet_socket::waiting(&self.receiver).map_or(true, |(waiting, _)| waiting == 0)
+        !self.has_more()
+            && match &self.receiving {
+                Receiving::Ring(_) => true,
+                // If the query fails, the socket delivers nothing more either.
+                Receiving::Messages(_) => {
+                    packet_socket::waiting(&self.receiver).map_or(true, |(waiting, _)| waiting == 0)
+                }
+            }
     }
 
     /// Continues the counters of `before`, the predecessor of this backend.
     pub(crate) fn inherit(&mut self, before: BackendCounters) {
         self.counters = before;
+    }
+
+    /// Looks at the receiving socket while its ring is empty.
+    ///
+    /// A kernel may leave the ring's next slot reserved for a frame that it cannot describe (seen with Linux 6.18), and
+    /// then drops all that follow. So if frames were dropped and none has come, the socket continues without a ring. If
+    /// there were only frames that cannot be described, that does no harm.
+    fn look(&mut self, now: Nanos) -> Result<(), BackendError> {
+        self.next_look = now.saturating_add(LOOK);
+        self.take_drops();
+        let is_stuck = self.fresh_drops > 0 && self.is_quiet;
+        (self.fresh_drops, self.is_quiet) = (0, true);
+        if is_stuck {
+            self.leave_ring()?;
+        }
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Continues to receive with system calls.
+    fn leave_ring(&mut self) -> Result<(), BackendError> {
+        let described = self.undescribed.is_none();
+        // The kernel frees a ring that is no longer mapped.
+        self.receiving = Receiving::Messages(Box::new(Reception::new(described)));
+        packet_ring::free(&self.receiver).map_err(|error| self.error("leaving its receive ring", error))?;
+        self.note = Some(format!(
+            "{}: the kernel has dropped frames that it cannot describe, and its ring has stopped: frames are received with system calls from now on, which take more time for each",
+            self.name
+        ));
+        Ok(())
+    }
+
+    fn take_drops(&mut self) {
+        // The socket is open, so that this does not fail; on an error nothing is added.
+        let drops = packet_socket::take_drops(&self.receiver).unwrap_or(0);
+        self.counters.kernel_dropped += drops;
+        self.fresh_drops += drops;
+    }
+
+    /// Returns what a user should know of the sockets, once.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+
+    /// Number of `frames` that the interface carries, from the front. With a description, the kernel leaves this decision
+    /// to the interface, which drops a frame that is too long in silence.
+    fn fitting(&mut self, pool: &FramePool, frames: &[u32]) -> usize {
+        let Some(&last) = frames.last() else { return 0 };
+        let now = pool.info(last).received;
+        if now >= self.next_look_at_mtu {
+            self.next_look_at_mtu = now.saturating_add(LOOK_AT_MTU);
+            self.look_at_mtu();
+        }
+        let count = |mtu| frames.iter().take_while(|&&frame| interface::carries(mtu, pool.packet(frame))).count();
+        let fit = count(self.mtu);
+        if fit == frames.len() {
+            return fit;
+        }
+        self.look_at_mtu();
+        count(self.mtu)
+    }
+
+    fn look_at_mtu(&mut self) {
+        // If the query fails, the interface is gone; the kernel reports that when it sends.
+        if let Ok(mtu) = sys::interface_mtu(&self.name) {
+            let longest = match &self.sending {
+                Sending::Ring(ring) => ring.longest() - (ethernet::HEADER + 2 * ethernet::VLAN_TAG),
+                Sending::Messages(_) => usize::MAX,
+            };
+            self.mtu = longest.min(mtu as usize);
+        }
+    }
+
+    fn accept(&mut self, frames: &[u32], rest: Rest) -> Sent {
+        self.left.extend_from_slice(frames);
+        Sent { accepted: frames.len(), rest }
     }
 
     fn error(&self, what: &'static str, source: io::Error) -> BackendError {
@@ -246,13 +391,26 @@ impl Backend for AfPacket {
         max: usize,
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError> {
-        let end = out.len() + max.min(BATCH);
-        self.reception.hand_over(pool, end, out, &mut self.counters);
-        if self.reception.has_more() || out.len() == end {
+        let before = out.len();
+        let end = before + max.min(BATCH);
+        let reception = match &mut self.receiving {
+            Receiving::Ring(ring) => {
+                let received = ring.receive(&self.receiver, pool, now, end, out, &mut self.counters);
+                received.map_err(|error| self.error("receiving", error))?;
+                self.is_quiet &= out.len() == before;
+                return match out.len() == before && now >= self.next_look {
+                    true => self.look(now),
+                    false => Ok(()),
+                };
+            }
+            Receiving::Messages(reception) => reception,
+        };
+        reception.hand_over(pool, end, out, &mut self.counters);
+        if reception.has_more() || out.len() == end {
             return Ok(());
         }
         for _ in 0..BATCH {
-            let Err(error) = self.reception.fill(&self.receiver, pool, now, end - out.len()) else { break };
+            let Err(error) = reception.fill(&self.receiver, pool, now, end - out.len()) else { break };
             match error.raw_os_error() {
                 // An offload had joined the frame in front in a way that a `virtio_net_hdr` cannot describe, such as
                 // the UDP fragmentation of a guest behind a tap. The kernel has discarded it, and the next one is in
@@ -263,88 +421,75 @@ impl Backend for AfPacket {
                 _ => return Err(self.error("receiving", error)),
             }
         }
-        self.reception.hand_over(pool, end, out, &mut self.counters);
+        reception.hand_over(pool, end, out, &mut self.counters);
         Ok(())
     }
 
+    fn segments(&self, number: u8) -> &Segments {
+        match &self.receiving {
+            Receiving::Ring(ring) => ring.segments(number),
+            Receiving::Messages(messages) => messages.segments(number),
+        }
+    }
+
+    fn fetch(&mut self, pool: &FramePool, frame: u32, number: u8, into: &mut [u8]) -> Result<bool, BackendError> {
+        match &mut self.receiving {
+            Receiving::Ring(ring) => {
+                let fetched = ring.fetch(&self.receiver, pool, frame, number, into);
+                let is_lost = !matches!(fetched, Ok(true));
+                self.counters.kernel_dropped += u64::from(is_lost);
+                fetched.map_err(|error| self.error("receiving", error))
+            }
+            Receiving::Messages(messages) => {
+                messages.fetch(pool, frame, number, into);
+                Ok(true)
+            }
+        }
+    }
+
     fn has_more(&self) -> bool {
-        self.reception.has_more()
+        match &self.receiving {
+            Receiving::Ring(ring) => ring.has_more(),
+            Receiving::Messages(messages) => messages.has_more(),
+        }
     }
 
     fn is_flooded(&self) -> bool {
         // A quarter lasts many milliseconds at the rate at which this machine fetches, so that there is time to act.
-        packet_socket::waiting(&self.receiver).is_ok_and(|(waiting, limit)| waiting > limit / 4)
+        match &self.receiving {
+            Receiving::Ring(ring) => ring.is_flooded(),
+            Receiving::Messages(_) => {
+                packet_socket::waiting(&self.receiver).is_ok_and(|(waiting, limit)| waiting > limit / 4)
+            }
+        }
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         let frames = &frames[..frames.len().min(BATCH - self.left.len())];
-        let frame_bytes = pool.frame_bytes();
-        let header_bytes = if self.undescribed.is_none() { VirtioHeader::LEN } else { 0 };
-        let arrays = &mut *self.send_arrays;
-        for (index, &frame) in frames.iter().enumerate() {
-            let info = pool.info(frame);
-            let offset = frame as usize * frame_bytes + info.start as usize;
-            // SAFETY: `frame` is one of this pool's, and the pool has checked that the packet lies within it.
-            let at = unsafe { pool.as_mut_ptr().add(offset) };
-            arrays.headers[index] = VirtioHeader::to_send(info.len, info.unfinished);
-            let header = std::ptr::from_mut(&mut arrays.headers[index]).cast();
-            arrays.vectors[index] = [
-                libc::iovec { iov_base: header, iov_len: header_bytes },
-                libc::iovec { iov_base: at.cast(), iov_len: info.len as usize },
-            ];
-            let message = &mut arrays.messages[index].msg_hdr;
-            message.msg_iov = arrays.vectors[index].as_mut_ptr();
-            message.msg_iovlen = 2;
-        }
-        let mut accepted = 0;
-        let rest = loop {
-            if accepted == frames.len() {
-                break Rest::Busy;
-            }
-            // SAFETY: the messages up to the number of frames were just set to point to a header and a packet each, all
-            // alive until the call returns; the kernel only reads them.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    self.sender.as_raw_fd(),
-                    arrays.messages[accepted..].as_mut_ptr(),
-                    (frames.len() - accepted) as _,
-                    libc::MSG_DONTWAIT as _,
-                )
-            };
-            if sent > 0 {
-                accepted += sent as usize;
-                continue;
-            }
-            let mut error = io::Error::last_os_error();
-            if error.raw_os_error() == Some(libc::EMSGSIZE)
-                && let Some(tagged_sender) = &mut self.tagged_sender
-                && let frame = pool.packet(frames[accepted])
-                && frame.len() <= self.longest
-                && ethernet::be16(frame, 12).is_some_and(ethernet::is_vlan)
-            {
-                pool.finish_checksum(frames[accepted]);
-                match tagged_sender.send(pool.packet(frames[accepted])) {
-                    Ok(()) => {
-                        accepted += 1;
-                        continue;
-                    }
-                    Err(why) => error = why,
-                }
-            }
-            match error.raw_os_error() {
-                // The socket's own buffer is full of frames that have not left yet.
-                Some(libc::EAGAIN | libc::EINTR) => break Rest::Busy,
-                Some(libc::ENOBUFS | libc::ENOMEM) => break Rest::Unwilling(error),
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
-                    return Err(self.error("sending", error));
-                }
-                // Frames before this one were accepted. The next call meets the same error and reports it.
-                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => break Rest::Busy,
-                _ => break Rest::Refused(error),
-            }
+        let fit = match &self.sending {
+            Sending::Ring(_) => self.fitting(pool, frames),
+            Sending::Messages(_) => frames.len(),
         };
-        self.left.extend_from_slice(&frames[..accepted]);
-        Ok(Sent { accepted, rest })
+        let (accepted, error) = match &mut self.sending {
+            Sending::Messages(sender) => sender.send(&self.sender, pool, frames),
+            Sending::Ring(_) if fit == 0 => (0, None),
+            Sending::Ring(ring) => ring.send(&self.sender, pool, &frames[..fit]),
+        };
+        let too_long = accepted == fit && fit < frames.len();
+        let error = error.or_else(|| too_long.then(|| io::Error::from_raw_os_error(libc::EMSGSIZE)));
+        let Some(error) = error else { return Ok(self.accept(&frames[..accepted], Rest::Busy)) };
+        let rest = match error.raw_os_error() {
+            // The socket's own buffer is full of frames that have not left yet.
+            Some(libc::EAGAIN | libc::EINTR) => Rest::Busy,
+            Some(libc::ENOBUFS | libc::ENOMEM) => Rest::Unwilling(error),
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if accepted == 0 => {
+                return Err(self.error("sending", error));
+            }
+            // Frames before this one were accepted. The next call meets the same error and reports it.
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => Rest::Busy,
+            _ => Rest::Refused(error),
+        };
+        Ok(self.accept(&frames[..accepted], rest))
     }
 
     fn reclaim(&mut self, pool: &mut FramePool) {
@@ -370,17 +515,22 @@ impl Backend for AfPacket {
     }
 
     fn held(&self) -> usize {
-        self.reception.held()
+        match &self.receiving {
+            Receiving::Ring(_) => 0,
+            Receiving::Messages(messages) => messages.held(),
+        }
     }
 
     fn release(&mut self, pool: &mut FramePool) {
-        self.reception.release(pool);
+        match &mut self.receiving {
+            Receiving::Ring(_) => {}
+            Receiving::Messages(messages) => messages.release(pool),
+        }
         self.left.drain(..).for_each(|frame| pool.give_back(frame));
     }
 
     fn counters(&mut self) -> BackendCounters {
-        // The socket is open, so that this does not fail; on an error nothing is added.
-        self.counters.kernel_dropped += packet_socket::take_drops(&self.receiver).unwrap_or(0);
+        self.take_drops();
         self.counters
     }
 }

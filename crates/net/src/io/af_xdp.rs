@@ -25,7 +25,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fairlink_config::matching::ethernet;
 use fairlink_core::Nanos;
 use thiserror::Error;
 
@@ -35,8 +34,9 @@ use crate::io::af_xdp::socket::{Mode, Refused, Socket};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Rest, Sent};
 use crate::io::bpf::BpfError;
 use crate::io::frame_pool::FramePool;
-use crate::io::interface::Interface;
+use crate::io::interface::{self, Interface};
 use crate::io::{packet_socket, sys};
+use crate::wire::segments::Segments;
 
 pub(crate) use crate::io::af_xdp::fitness::frame_bytes;
 pub(crate) use crate::io::af_xdp::life::Life;
@@ -213,17 +213,6 @@ impl AfXdp {
             None => Err(self.gone(io::Error::from_raw_os_error(libc::ENODEV))),
         }
     }
-
-    /// Returns true if the interface carries `frame`: a packet of its mtu, in up to two VLAN tags.
-    fn carries(&self, frame: &[u8]) -> bool {
-        let mut header = ethernet::HEADER;
-        for _ in 0..2 {
-            if frame.len() > self.mtu + header && ethernet::be16(frame, header - 2).is_some_and(ethernet::is_vlan) {
-                header += ethernet::VLAN_TAG;
-            }
-        }
-        frame.len() <= self.mtu + header
-    }
 }
 
 impl Parts {
@@ -348,13 +337,21 @@ impl Backend for AfXdp {
         self.arrived() > 0
     }
 
+    fn segments(&self, number: u8) -> &Segments {
+        unreachable!("super-frame {number} was not announced")
+    }
+
+    fn fetch(&mut self, _: &FramePool, _: u32, number: u8, _: &mut [u8]) -> Result<bool, BackendError> {
+        unreachable!("super-frame {number} was not announced")
+    }
+
     fn is_flooded(&self) -> bool {
         // A quarter lasts some milliseconds at the rate at which this machine fetches, so that there is time to act.
         self.arrived() > RECEIVING / 4
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
-        let fit = frames.iter().position(|&frame| !self.carries(pool.packet(frame)));
+        let fit = frames.iter().position(|&frame| !interface::carries(self.mtu, pool.packet(frame)));
         let Some(parts) = &mut self.parts else { return Err(self.gone(io::Error::from_raw_os_error(libc::ENODEV))) };
         let (counters, burst) = (&mut self.counters, &mut self.burst);
         parts.custody.complete(pool);

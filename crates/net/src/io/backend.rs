@@ -5,14 +5,18 @@ use std::io;
 use std::ops::Add;
 use std::os::fd::BorrowedFd;
 
+use fairlink_config::matching::ethernet;
 use fairlink_core::Nanos;
 use thiserror::Error;
 
 use crate::io::frame_pool::FramePool;
-use crate::wire::segments::Unsplittable;
+use crate::wire::segments::{LONGEST, Segments, Unsplittable};
 
 /// Maximum number of frames received or sent with one system call.
 pub(crate) const BATCH: usize = 64;
+
+/// Maximum length of a super-frame in bytes, with its VLAN tags.
+pub const LONGEST_SUPER_FRAME: usize = LONGEST + ethernet::VLAN_TAG;
 
 /// Condition of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,9 @@ pub enum Condition {
     Whole,
     /// Longer than the pool's frames. Its first bytes are there.
     TooLong,
+    /// A super-frame, which an offload has joined from several packets: the one with this number of its reception. Its
+    /// first bytes are there, all headers among them.
+    Super(u8),
     /// Joined by an offload in a way that cannot be split here. Its first bytes are there.
     Joined,
     /// Its checksum was left to hardware and cannot be computed here.
@@ -105,10 +112,6 @@ pub struct BackendCounters {
     pub checksums_passed_on: u64,
     /// VLAN tags that the kernel took out and that were put back.
     pub vlan_tags_restored: u64,
-    /// Super-frames that were split into their packets.
-    pub split: u64,
-    /// Those packets.
-    pub segments: u64,
     /// Super-frames that could not be split, by [`Unsplittable`].
     pub unsplittable: [u64; Unsplittable::ALL.len()],
     /// Frames that the kernel discarded because it cannot describe how an offload has joined them. They never arrive.
@@ -132,8 +135,6 @@ impl Add for BackendCounters {
             checksums_completed: self.checksums_completed + other.checksums_completed,
             checksums_passed_on: self.checksums_passed_on + other.checksums_passed_on,
             vlan_tags_restored: self.vlan_tags_restored + other.vlan_tags_restored,
-            split: self.split + other.split,
-            segments: self.segments + other.segments,
             unsplittable: std::array::from_fn(|why| self.unsplittable[why] + other.unsplittable[why]),
             unreadable: self.unreadable + other.unreadable,
         }
@@ -164,6 +165,21 @@ pub trait Backend {
         max: usize,
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError>;
+
+    /// Returns how to split super-frame `number` of the last [`Backend::receive`].
+    ///
+    /// # Panics
+    /// If no super-frame of that number was announced ([`Condition::Super`]).
+    fn segments(&self, number: u8) -> &Segments;
+
+    /// Copies super-frame `number` of the last [`Backend::receive`], whose first bytes are in `frame`, to the beginning of
+    /// `into`, which has room for [`LONGEST_SUPER_FRAME`] bytes. Super-frames are copied in the order of their arrival,
+    /// each at most once; those that are not copied before the next reception are gone. Returns false if the kernel has
+    /// lost it.
+    ///
+    /// # Errors
+    /// [`BackendError`] if the interface can no longer be used; the super-frame is lost then.
+    fn fetch(&mut self, pool: &FramePool, frame: u32, number: u8, into: &mut [u8]) -> Result<bool, BackendError>;
 
     /// Returns true if it has fetched more than it has handed over, so that [`Backend::receive`] has arrivals though
     /// nothing becomes readable.

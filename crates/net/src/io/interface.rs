@@ -148,6 +148,17 @@ impl Interface {
     }
 }
 
+/// Returns true if an interface with this `mtu` carries `frame`: a packet of that length, in up to two VLAN tags.
+pub(crate) fn carries(mtu: usize, frame: &[u8]) -> bool {
+    let mut header = ethernet::HEADER;
+    for _ in 0..2 {
+        if frame.len() > mtu + header && ethernet::be16(frame, header - 2).is_some_and(ethernet::is_vlan) {
+            header += ethernet::VLAN_TAG;
+        }
+    }
+    frame.len() <= mtu + header
+}
+
 /// Addresses of this host that others may ask for, with the names of their interfaces: all except loopback and
 /// fe80::/10.
 fn addresses() -> Vec<(String, IpAddr)> {

@@ -9,6 +9,7 @@ use crate::io::af_packet::AfPacket;
 use crate::io::af_xdp::{self, AfXdp};
 use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent};
 use crate::io::frame_pool::FramePool;
+use crate::wire::segments::Segments;
 
 /// Kinds of backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +54,6 @@ pub(crate) struct BackendInfo {
 
 /// One real interface.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are two for each gateway, and the larger one is the usual one")]
 pub(crate) enum RealPort {
     Packet(AfPacket),
     Xdp(AfXdp),
@@ -82,7 +82,7 @@ impl RealPort {
         match self {
             Self::Packet(port) => {
                 let (received, sending) = port.kernel_buffer_bytes();
-                u64::from(received) + u64::from(sending)
+                u64::from(received) + u64::from(sending) + port.ring_bytes() as u64
             }
             Self::Xdp(port) => u64::from(port.ring_bytes()),
         }
@@ -99,6 +99,14 @@ impl RealPort {
     /// Returns true if neither the kernel nor this port has frames that were not handed over yet.
     pub(crate) fn is_empty(&self) -> bool {
         either!(self, port => port.is_empty())
+    }
+
+    /// Returns what a user should know of this port, once.
+    pub(crate) fn take_note(&mut self) -> Option<String> {
+        match self {
+            Self::Packet(port) => port.take_note(),
+            Self::Xdp(_) => None,
+        }
     }
 
     /// Continues the counters of `before`, the predecessor of this port.
@@ -121,6 +129,14 @@ impl Backend for RealPort {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError> {
         either!(self, port => port.receive(pool, now, max, out))
+    }
+
+    fn segments(&self, number: u8) -> &Segments {
+        either!(self, port => port.segments(number))
+    }
+
+    fn fetch(&mut self, pool: &FramePool, frame: u32, number: u8, into: &mut [u8]) -> Result<bool, BackendError> {
+        either!(self, port => port.fetch(pool, frame, number, into))
     }
 
     #[inline]

@@ -2,12 +2,10 @@
 //!
 //! `recvmmsg` fills a *slot* for each message: a header that describes the frame, a frame of the pool, and a long
 //! buffer for the bytes beyond that. A frame is handed over as it lies in the pool. A super-frame, which an offload has
-//! joined from several packets, is moved to the slot's long buffer. Its packets are written into frames of the pool one
-//! by one, as many as the caller wants and the pool has. The rest waits here until the next call. Nothing is received
-//! before all slots are empty again.
+//! joined from several packets, is handed over with its first bytes; the rest is in the slot's long buffer until frames
+//! are received again. Nothing is received before all slots are empty again.
 //!
-//! Changes by the kernel are reverted. A VLAN tag that it took out is put in again. A checksum that the sender left to
-//! hardware, as is usual on veth, is left to the output if it is that of TCP or UDP, and computed otherwise.
+//! [`Received`] reverts changes by the kernel.
 //!
 //! If the kernel does not describe frames (no `PACKET_VNET_HDR`), super-frames are too long and checksums stay as they
 //! are.
@@ -17,13 +15,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use fairlink_config::matching::ethernet;
 use fairlink_core::Nanos;
 
-use crate::io::backend::{Arrival, BATCH, BackendCounters, Condition};
-use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
-use crate::wire::checksum;
-use crate::wire::segments::{self, LONGEST, Segments, Unsplittable};
+use crate::io::backend::{Arrival, BATCH, BackendCounters};
+use crate::io::frame_pool::{FramePool, HEADROOM};
+use crate::io::received::{Announced, Received, received_tag};
+use crate::wire::segments::{LONGEST, Segments};
 use crate::wire::virtio::VirtioHeader;
 
-/// Bytes of a slot's long buffer. A super-frame is in it behind the headroom.
+/// Bytes of a slot's long buffer.
 const SLOT: usize = (HEADROOM + LONGEST).next_multiple_of(64);
 
 /// Buffer for one `tpacket_auxdata` control message, aligned as control messages are.
@@ -41,27 +39,6 @@ struct Arrays {
     vectors: [[libc::iovec; 3]; BATCH],
     headers: [VirtioHeader; BATCH],
     controls: [Control; BATCH],
-}
-
-/// A message as it was received.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
-    /// The kernel's description of the frame.
-    pub(super) header: VirtioHeader,
-    /// Original length of the frame, which may exceed the available room.
-    pub(super) wire: usize,
-    /// The VLAN tag that the kernel took out, in its original form.
-    pub(super) tag: Option<[u8; 4]>,
-}
-
-/// A super-frame that is being split, in the long buffer of slot `next`.
-#[derive(Clone, Copy, Debug)]
-struct Splitting {
-    segments: Segments,
-    start: usize,
-    len: usize,
-    /// The next packet.
-    index: usize,
 }
 
 /// See the module.
@@ -82,10 +59,15 @@ pub(super) struct Reception {
     filled: [Received; BATCH],
     count: usize,
     next: usize,
-    splitting: Option<Splitting>,
+    /// Super-frames by their slots.
+    announced: Announced<usize>,
     /// Time of filling.
     at: Nanos,
 }
+
+// SAFETY: the pointers in the message arrays are used only within `fill`, which has exclusive access. Between calls
+// nothing dereferences them, so that the whole may move to another thread.
+unsafe impl Send for Reception {}
 
 impl Reception {
     /// Empty slots. `described` says whether each message begins with a [`VirtioHeader`].
@@ -102,7 +84,7 @@ impl Reception {
             filled: [Received::default(); BATCH],
             count: 0,
             next: 0,
-            splitting: None,
+            announced: Announced::new(),
             at: Nanos::ZERO,
         }
     }
@@ -124,7 +106,7 @@ impl Reception {
 
     /// Gives all frames back. Frames that were not handed over are lost.
     pub(super) fn release(&mut self, pool: &mut FramePool) {
-        (self.count, self.next, self.splitting) = (0, 0, None);
+        (self.count, self.next) = (0, 0);
         (self.ready, self.used) = (0, 0);
         self.armed.iter_mut().filter_map(Option::take).for_each(|frame| pool.give_back(frame));
     }
@@ -219,7 +201,7 @@ impl Reception {
         max
     }
 
-    /// Appends received frames to `out`, oldest first, until `out` has `max` arrivals or the pool has no more frames.
+    /// Appends received frames to `out`, oldest first, until `out` has `max` arrivals.
     pub(super) fn hand_over(
         &mut self,
         pool: &mut FramePool,
@@ -227,121 +209,34 @@ impl Reception {
         out: &mut Vec<Arrival>,
         counters: &mut BackendCounters,
     ) {
+        self.announced.frames.clear();
         while self.has_more() && out.len() < max {
-            if self.splitting.is_none() {
-                if let Some(arrival) = self.look_at(pool, counters) {
-                    out.push(arrival);
-                    self.next += 1;
-                }
-                continue;
-            }
-            let Some(arrival) = self.split(pool) else { return };
-            counters.segments += 1;
-            out.push(arrival);
-        }
-    }
-
-    /// Returns the arrival in slot `next`; `None` if a super-frame is to be split.
-    fn look_at(&mut self, pool: &mut FramePool, counters: &mut BackendCounters) -> Option<Arrival> {
-        let slot = self.next;
-        let Received { header, wire, tag } = self.filled[slot];
-        let frame = self.armed[slot].expect("a slot that was filled has a frame");
-        let mut condition = Condition::Whole;
-        if header.is_joined() {
-            match self.begin(pool, slot, frame) {
-                Ok(splitting) => {
-                    self.splitting = Some(splitting);
-                    counters.split += 1;
-                    counters.vlan_tags_restored += u64::from(splitting.start < HEADROOM);
-                    return None;
-                }
-                Err(why) => {
-                    counters.unsplittable[why as usize] += 1;
-                    condition = Condition::Joined;
-                }
-            }
-        }
-        self.armed[slot] = None;
-        let mut held = wire.min(pool.frame_bytes() - HEADROOM);
-        let mut start = HEADROOM;
-        let mut len = wire;
-        let bytes = pool.frame_mut(frame);
-        if let Some(tag) = tag
-            && held >= 12
-        {
-            start -= tag.len();
-            put_tag(&mut bytes[start..], tag);
-            held += tag.len();
-            len += tag.len();
-            counters.vlan_tags_restored += 1;
-        }
-        let mut unfinished = None;
-        if condition == Condition::Whole && held < len {
-            condition = Condition::TooLong;
-        } else if condition == Condition::Whole
-            && let Some(mut place) = header.unfinished()
-        {
-            place.start = place.start.saturating_add((len - wire) as u16);
-            let bytes = &mut bytes[start..start + held];
-            if segments::is_of_transport(bytes, place) {
-                unfinished = Some(place);
-                counters.checksums_passed_on += 1;
-            } else if checksum::complete(bytes, place.start, place.offset) {
-                counters.checksums_completed += 1;
-            } else {
-                condition = Condition::Checksum;
-            }
-        }
-        pool.set_info(frame, FrameInfo { start: start as u32, len: held as u32, received: self.at, unfinished });
-        Some(Arrival { frame, len: len as u32, condition })
-    }
-
-    /// Assembles the super-frame of `slot` in the long buffer, restores its tag, and determines how to split it.
-    fn begin(&mut self, pool: &mut FramePool, slot: usize, frame: u32) -> Result<Splitting, Unsplittable> {
-        let Received { mut header, wire, tag } = self.filled[slot];
-        let first = pool.frame_bytes() - HEADROOM;
-        // It was truncated, or may have been.
-        if wire > SLOT - HEADROOM {
-            return Err(Unsplittable::TooLong);
-        }
-        let buffer = &mut self.long[slot * SLOT..(slot + 1) * SLOT];
-        let (mut start, mut len) = (HEADROOM, wire);
-        let held = wire.min(first);
-        buffer[HEADROOM..HEADROOM + held].copy_from_slice(&pool.frame(frame)[HEADROOM..HEADROOM + held]);
-        if let Some(tag) = tag
-            && held >= 12
-        {
-            start -= tag.len();
-            put_tag(&mut buffer[start..], tag);
-            len += tag.len();
-            header.checksum_start = header.checksum_start.saturating_add(tag.len() as u16);
-        }
-        let segments = Segments::from_frame(&buffer[start..start + len], &header, first)?;
-        Ok(Splitting { segments, start, len, index: 0 })
-    }
-
-    /// Returns the next packet of the super-frame in slot `next`, or `None` if the pool has no frame for it.
-    fn split(&mut self, pool: &mut FramePool) -> Option<Arrival> {
-        let Splitting { segments, start, len, index } = self.splitting.as_mut()?;
-        let frame = pool.take()?;
-        let from = self.next * SLOT + *start;
-        let bytes = segments.write(&self.long[from..from + *len], *index, &mut pool.frame_mut(frame)[HEADROOM..]);
-        let unfinished = segments.unfinished();
-        pool.set_info(frame, FrameInfo { start: HEADROOM as u32, len: bytes as u32, received: self.at, unfinished });
-        *index += 1;
-        if *index == segments.count() {
-            self.splitting = None;
+            let slot = self.next;
             self.next += 1;
+            let received = self.filled[slot];
+            let frame = self.armed[slot].take().expect("a slot that was filled has a frame");
+            let held = received.wire.min(pool.frame_bytes() - HEADROOM);
+            out.push(match received.header.is_joined() {
+                true => self.announced.arrival(received, (pool, frame, held), slot, self.at, counters),
+                false => received.arrival(pool, frame, held, self.at, counters),
+            });
         }
-        Some(Arrival { frame, len: bytes as u32, condition: Condition::Whole })
     }
-}
 
-/// Moves the addresses at the beginning of a frame forward by the length of a tag, and inserts the tag behind them. The
-/// frame begins 4 bytes into `bytes`.
-fn put_tag(bytes: &mut [u8], tag: [u8; ethernet::VLAN_TAG]) {
-    bytes.copy_within(tag.len()..tag.len() + 12, 0);
-    bytes[12..12 + tag.len()].copy_from_slice(&tag);
+    /// Returns how to split super-frame `number` of the last call of [`Reception::hand_over`].
+    pub(super) fn segments(&self, number: u8) -> &Segments {
+        self.announced.segments(number)
+    }
+
+    /// Copies super-frame `number`, whose first bytes are in `frame`, to the beginning of `into`.
+    pub(super) fn fetch(&self, pool: &FramePool, frame: u32, number: u8, into: &mut [u8]) {
+        let slot = self.announced.frames[usize::from(number)].1;
+        let first = pool.packet(frame);
+        let rest = self.filled[slot].wire.saturating_sub(pool.frame_bytes() - HEADROOM);
+        let at = slot * SLOT + pool.frame_bytes();
+        into[..first.len()].copy_from_slice(first);
+        into[first.len()..first.len() + rest].copy_from_slice(&self.long[at..at + rest]);
+    }
 }
 
 /// Returns the VLAN tag that the kernel took out of the frame of this message, in its original form.
@@ -357,13 +252,7 @@ fn vlan_tag(message: &libc::msghdr) -> Option<[u8; ethernet::VLAN_TAG]> {
     }
     // SAFETY: the message is of this kind and was checked to be at least this long; it may be unaligned for the type.
     let aux = unsafe { libc::CMSG_DATA(control).cast::<libc::tpacket_auxdata>().read_unaligned() };
-    if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
-        return None;
-    }
-    let tpid = if aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { aux.tp_vlan_tpid } else { ethernet::VLAN };
-    let [a, b] = tpid.to_be_bytes();
-    let [c, d] = aux.tp_vlan_tci.to_be_bytes();
-    Some([a, b, c, d])
+    received_tag(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid)
 }
 
 #[cfg(test)]

@@ -185,6 +185,59 @@ pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) -> io::Result<bool> {
     }
 }
 
+/// Memory of the kernel, mapped into this process: rings of a socket.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is the same for all threads, and it is used only through pointers, whose users answer for writers.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` bytes of `socket` at this `offset`, and their pages at once.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub(crate) fn shared(socket: &OwnedFd, offset: u64, bytes: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping of a descriptor that is open; nothing else is at an address that the kernel picks.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        match NonNull::new(at.cast::<u8>()) {
+            Some(at) if at.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { at, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Maps `bytes` bytes of its own in place of a socket's.
+    #[cfg(test)]
+    pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
+        let Region { at, bytes } = *std::mem::ManuallyDrop::new(Region::reserve(bytes)?);
+        Ok(Self { at, bytes })
+    }
+
+    /// The first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.at
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `Mapping::shared` with this length, and pointers into it do not outlive their owners.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
 /// Mapped memory, initially zero, that takes room only for pages that were written.
 ///
 /// The kernel may be given the region and write parts of it at any time. A reference to such a part would be undefined

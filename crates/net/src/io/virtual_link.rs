@@ -10,12 +10,21 @@ use fairlink_core::Nanos;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Condition, Rest, Sent};
 use crate::io::frame_pool::{FrameInfo, FramePool, HEADROOM};
 use crate::wire::checksum::Unfinished;
+use crate::wire::segments::Segments;
+use crate::wire::virtio::VirtioHeader;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct VirtualLink {
     /// Arrived frames that were not fetched yet.
     pub(crate) incoming: VecDeque<Vec<u8>>,
+    /// Descriptions of the frames in `incoming` that are super-frames; none for the others, and for those behind the last.
+    pub(crate) described: VecDeque<Option<VirtioHeader>>,
+    /// True if all super-frames get lost when they are copied.
+    pub(crate) loses: bool,
+    /// Super-frames that were copied.
+    pub(crate) copied: u64,
+    announced: Vec<(Option<Segments>, Vec<u8>)>,
     /// Maximum number of frames in `incoming`; `None` for any number. [`VirtualLink::arrive`] drops the others.
     pub(crate) buffer: Option<usize>,
     /// Frames dropped for that.
@@ -64,6 +73,13 @@ impl VirtualLink {
         }
     }
 
+    /// Adds an arriving super-frame that `header` describes.
+    pub(crate) fn arrive_joined(&mut self, frame: Vec<u8>, header: VirtioHeader) {
+        self.described.resize(self.incoming.len(), None);
+        self.described.push_back(Some(header));
+        self.incoming.push_back(frame);
+    }
+
     fn check(&self) -> Result<(), BackendError> {
         if self.gone {
             let source = io::Error::from(io::ErrorKind::NetworkDown);
@@ -94,6 +110,7 @@ impl Backend for VirtualLink {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError> {
         self.check()?;
+        self.announced.clear();
         for _ in 0..max.min(BATCH) {
             if self.incoming.is_empty() {
                 break;
@@ -106,10 +123,35 @@ impl Backend for VirtualLink {
                 frame,
                 FrameInfo { start: HEADROOM as u32, len: held as u32, received: now, unfinished: self.unfinished },
             );
-            let condition = if held < bytes.len() { Condition::TooLong } else { Condition::Whole };
-            out.push(Arrival { frame, len: bytes.len() as u32, condition });
+            let len = bytes.len() as u32;
+            let condition = match self.described.pop_front().flatten() {
+                Some(header) => {
+                    let longest = pool.frame_bytes() - HEADROOM;
+                    let segments = Segments::from_head(pool.packet(frame), bytes.len(), &header, longest).ok();
+                    self.announced.push((segments, bytes));
+                    if segments.is_some() {
+                        Condition::Super(self.announced.len() as u8 - 1)
+                    } else {
+                        Condition::Joined
+                    }
+                }
+                None if held < bytes.len() => Condition::TooLong,
+                None => Condition::Whole,
+            };
+            out.push(Arrival { frame, len, condition });
         }
         Ok(())
+    }
+
+    fn segments(&self, number: u8) -> &Segments {
+        self.announced[usize::from(number)].0.as_ref().expect("a super-frame")
+    }
+
+    fn fetch(&mut self, _: &FramePool, _: u32, number: u8, into: &mut [u8]) -> Result<bool, BackendError> {
+        let bytes = &self.announced[usize::from(number)].1;
+        into[..bytes.len()].copy_from_slice(bytes);
+        self.copied += 1;
+        Ok(!self.loses)
     }
 
     fn has_more(&self) -> bool {

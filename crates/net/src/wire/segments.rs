@@ -208,7 +208,21 @@ impl Segments {
     /// # Errors
     /// [`Unsplittable`]. Never panics, whatever the bytes are.
     pub fn from_frame(frame: &[u8], header: &VirtioHeader, longest: usize) -> Result<Self, Unsplittable> {
-        if frame.len() > LONGEST {
+        Self::from_head(frame, frame.len(), header, longest)
+    }
+
+    /// As [`Segments::from_frame`], for a frame of `len` bytes whose first bytes are `frame`, all of its headers among
+    /// them.
+    ///
+    /// # Errors
+    /// [`Unsplittable`].
+    pub(crate) fn from_head(
+        frame: &[u8],
+        len: usize,
+        header: &VirtioHeader,
+        longest: usize,
+    ) -> Result<Self, Unsplittable> {
+        if len > LONGEST {
             return Err(Unsplittable::TooLong);
         }
         let (version, protocol) = match header.kind & !JOINED_CWR {
@@ -237,10 +251,10 @@ impl Segments {
         let length = if is_tcp { usize::from(bytes[TCP_DATA_OFFSET] >> 4) * 4 } else { UDP_HEADER };
         let payload = transport + length;
         let size = usize::from(header.segment);
-        if length < least || payload > frame.len() || size == 0 {
+        if length < least || payload > frame.len().min(len) || size == 0 {
             return Err(Unsplittable::Malformed);
         }
-        let total = frame.len() - payload;
+        let total = len - payload;
         let count = total.div_ceil(size).max(1);
         let first = payload + size.min(total);
         let longest_by_ip = layout.ip + usize::from(u16::MAX) + if layout.is_v6 { IPV6_HEADER } else { 0 };
@@ -252,7 +266,7 @@ impl Segments {
             // The field has the pseudo-header's sum with the total length. Its addresses may differ from those of the
             // header if IPv6 has a routing header.
             Some(_) => {
-                let all = if is_tcp { bytes.len() as u16 } else { u16::from_be_bytes([bytes[4], bytes[5]]) };
+                let all = if is_tcp { (len - transport) as u16 } else { u16::from_be_bytes([bytes[4], bytes[5]]) };
                 Some(field + u64::from(!all))
             }
             None if !is_tcp && field == 0 => None,
@@ -295,14 +309,25 @@ impl Segments {
     /// If `index` is not below [`Segments::count`], `out` is shorter than the packet, or `frame` is another one.
     pub fn write(&self, frame: &[u8], index: usize, out: &mut [u8]) -> usize {
         assert!(index < self.count, "packet {index} of {}", self.count);
-        let Self { layout, payload, count, .. } = *self;
-        let (ip, transport) = (layout.ip, layout.transport);
+        let payload = self.payload;
         let own = self.payload(index);
         let len = payload + own.len();
-        let out = &mut out[..len];
-        let (headers, body) = out.split_at_mut(payload);
+        out[payload..len].copy_from_slice(&frame[own]);
+        self.write_headers(frame, index, out);
+        len
+    }
+
+    /// Writes the headers of packet `index` to the beginning of `out`. The first bytes of the super-frame are `frame`.
+    /// Returns their length.
+    ///
+    /// # Panics
+    /// As [`Segments::write`].
+    pub(crate) fn write_headers(&self, frame: &[u8], index: usize, out: &mut [u8]) -> usize {
+        let Self { layout, payload, count, .. } = *self;
+        let (ip, transport) = (layout.ip, layout.transport);
+        let len = self.len(index);
+        let headers = &mut out[..payload];
         headers.copy_from_slice(&frame[..payload]);
-        body.copy_from_slice(&frame[own]);
 
         let put = |headers: &mut [u8], at: usize, value: u16| headers[at..at + 2].copy_from_slice(&value.to_be_bytes());
         // Checked at construction: each of these lengths fits.
@@ -338,7 +363,7 @@ impl Segments {
         if let Some(sum) = self.sum {
             put(headers, transport + checksum, checksum::fold(sum + u64::from(length)));
         }
-        len
+        payload
     }
 }
 

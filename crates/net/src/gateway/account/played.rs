@@ -15,6 +15,7 @@ use super::{COPIED, Copying, GatewayCounts, Generation, Observation, Snapshot};
 use crate::gateway::data_path::DataPath;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote::Publisher;
+use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::EdgeCounters;
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
@@ -79,6 +80,7 @@ impl Played {
             Overhead::NONE,
             EdgeCounters::new(generation.delays.clone()),
             QueueLengths::new(&tree),
+            Splitter::new(tree.len()),
             false,
         );
         let pacer = Pacer::new(tree.link().rate, Nanos::ZERO);

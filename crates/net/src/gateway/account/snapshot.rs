@@ -10,6 +10,7 @@ use crate::gateway::data_path::DataPath;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::fail_open::keep::Upkeep;
 use crate::gateway::liveness::LivenessStats;
+use crate::gateway::splitter::Splits;
 use crate::gateway::stats::{ClassEdges, Profile, ReverseStats, TimeShares};
 use crate::io::backend::{Backend, BackendCounters};
 use crate::io::clock::Clock;
@@ -39,6 +40,8 @@ pub(crate) struct GatewayCounts {
     pub(crate) uptime: Nanos,
     /// Of both interfaces together.
     pub(crate) interfaces: BackendCounters,
+    /// Of both directions together.
+    pub(crate) splits: Splits,
     /// Backends of the input and of the output.
     pub(crate) movers: [BackendInfo; 2],
     pub(crate) output_busy: u64,

@@ -19,6 +19,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Returns the number of frames.
     pub(crate) fn discard<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) -> u64 {
         let mut count = driver.scheduler().backlog().packets + self.outgoing.len() as u64 + self.back.len() as u64;
+        count += self.discard_super_frames(now);
         self.discarding = true;
         for _ in 0..MOST {
             match self.fetch(now, &mut Vec::new()) {

@@ -6,6 +6,7 @@ use crate::gateway::trace;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+use crate::wire::virtio::{JOINED_UDP, VirtioHeader};
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
     Amount, ClassConfig, ClassId, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind,
@@ -67,6 +68,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
         Overhead::NONE,
         EdgeCounters::new(generation.delays.clone()),
         QueueLengths::new(&tree),
+        Splitter::new(tree.len()),
         reverse,
     );
     Bench {
@@ -608,4 +610,99 @@ fn what_a_backend_has_fetched_is_not_slept_upon_unless_nobody_can_take_it() {
     assert!(bench.data_path.has_more());
     bench.data_path.receiving = false;
     assert!(!bench.data_path.has_more());
+}
+
+/// UDP to `port`, joined from `count` packets of 100 B of payload.
+fn joined(port: u16, count: usize) -> (Vec<u8>, VirtioHeader) {
+    let header = VirtioHeader { kind: JOINED_UDP, segment: 100, ..VirtioHeader::default() };
+    let mut bytes = frame(port, 0, 142);
+    bytes.extend((0..100 * (count - 1)).map(|n| (n / 7) as u8));
+    (bytes, header)
+}
+
+#[test]
+fn a_super_frame_of_one_class_does_not_hold_up_another_and_ends_where_its_queue_is_full() {
+    for scheduler in ["hls", "htb", "hfsc"] {
+        let mut bench = bench(scheduler, false);
+        let (bytes, header) = joined(5001, 600);
+        bench.data_path.input.arrive_joined(bytes, header);
+        bench.data_path.input.incoming.push_back(frame(5002, 1, 1000));
+        bench.turn(0);
+        let (classes, _) = bench.classes();
+        assert_eq!(classes[0].counts().received.packets, 0, "{scheduler}");
+        assert_eq!(classes[1].counts().received.packets, 1, "{scheduler}: it did not wait");
+        bench.turn(1);
+        bench.turn(2);
+        let (classes, _) = bench.classes();
+        let counts = classes[0].counts();
+        assert_eq!((counts.received.packets, counts.received.bytes), (600, 600 * 142), "{scheduler}");
+        assert!(counts.dropped_for(DropCause::QueuePackets).packets >= 600 - u64::from(LIMIT) - 64, "{scheduler}");
+        assert!(bench.data_path.splitter.is_empty());
+        // The next one is not even copied.
+        let (bytes, header) = joined(5001, 600);
+        bench.data_path.input.arrive_joined(bytes, header);
+        bench.turn(3);
+        assert_eq!((bench.data_path.input.copied, bench.classes().0[0].counts().received.packets), (1, 1200));
+    }
+}
+
+#[test]
+fn packets_of_a_super_frame_and_frames_behind_it_leave_in_order() {
+    let mut bench = bench("drr", true);
+    let mut expected = Vec::new();
+    let mut now = 0;
+    for round in 0..40u32 {
+        let (bytes, header) = joined(5001, 5);
+        let pieces = (0..5).map(|index| bytes[42 + 100 * index..142 + 100 * index].to_vec());
+        expected.extend(pieces);
+        bench.data_path.input.arrive_joined(bytes, header);
+        let mut single = frame(5001, round, 142);
+        single[142 - 4..].copy_from_slice(&round.to_be_bytes());
+        expected.push(single[42..].to_vec());
+        bench.data_path.input.incoming.push_back(single);
+        for _ in 0..10 {
+            bench.turn(now);
+            now += 200_000;
+            bench.classes();
+        }
+    }
+    let sent: Vec<_> = bench.data_path.output.sent.iter().map(|frame| frame[42..].to_vec()).collect();
+    assert!(sent == expected);
+    // The other direction.
+    let (bytes, header) = joined(5001, 200);
+    bench.data_path.output.arrive_joined(bytes, header);
+    bench.data_path.output.incoming.push_back(frame(5001, 7, 500));
+    for _ in 0..10 {
+        bench.turn(now);
+        bench.classes();
+    }
+    let lengths: Vec<_> = bench.data_path.input.sent.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [vec![142; 200], vec![500]].concat());
+    assert_eq!(bench.data_path.reverse_stats().unwrap().received, Amount { packets: 201, bytes: 200 * 142 + 500 });
+}
+
+#[test]
+fn super_frames_that_wait_are_counted_when_they_are_stale_and_given_back_at_the_end() {
+    for scheduler in ["hls", "sfq"] {
+        let mut bench = bench(scheduler, true);
+        for port in [5001, 5002] {
+            let (bytes, header) = joined(port, 400);
+            bench.data_path.input.arrive_joined(bytes.clone(), header);
+            bench.data_path.input.incoming.push_back(frame(port, 1, 200));
+            bench.data_path.output.arrive_joined(bytes, header);
+            bench.data_path.output.incoming.push_back(frame(port, 1, 200));
+        }
+        bench.turn(0);
+        let Bench { data_path, driver, .. } = &mut bench;
+        data_path.discard(Nanos(1), driver);
+        let (classes, [received, sent, dropped, queued]) = bench.classes();
+        assert_eq!((received, sent, queued, dropped), (802, 0, 0, 802), "{classes:?}");
+        let reverse = bench.data_path.reverse_stats().unwrap();
+        assert_eq!((reverse.received.packets, reverse.sent.packets + reverse.dropped.packets), (802, 802));
+        let (bytes, header) = joined(5001, 400);
+        bench.data_path.input.arrive_joined(bytes, header);
+        bench.data_path.input.incoming.push_back(frame(5001, 1, 200));
+        bench.turn(2);
+        assert!(bench.data_path.release(), "{scheduler}");
+    }
 }

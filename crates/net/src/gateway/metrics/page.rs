@@ -381,9 +381,9 @@ impl Page {
                 seen.snapshot.gateway.interfaces.super_packets()
             }),
             ("split", "Super-frames, joined by an offload, that were split", |seen| {
-                seen.snapshot.gateway.interfaces.split
+                seen.snapshot.gateway.splits.frames
             }),
-            ("segment", "Packets that super-frames were split into", |seen| seen.snapshot.gateway.interfaces.segments),
+            ("segment", "Packets that super-frames were split into", |seen| seen.snapshot.gateway.splits.packets),
             ("unreadable", "Frames that the kernel discarded because it cannot describe them", |seen| {
                 seen.snapshot.gateway.interfaces.unreadable
             }),

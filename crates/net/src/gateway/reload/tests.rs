@@ -195,7 +195,7 @@ struct World {
 }
 
 const POOL: u32 = 600;
-const ROOM: u32 = 1500;
+const ROOM: u32 = 2500;
 
 impl World {
     fn new(file: &File) -> Self {
@@ -241,6 +241,7 @@ impl World {
             config.overhead,
             EdgeCounters::new(delays),
             QueueLengths::new(&config.tree),
+            Splitter::new(config.tree.len()),
             false,
         );
         let pacer = Pacer::new(config.tree.link().rate, Nanos(10_000_000));
@@ -524,7 +525,7 @@ fn a_refused_change_says_where_and_changes_nothing() {
         ("[link]\nrate = \"1mbit\"\n[[class]]\nname = \"a\"\nguarantee = \"2mbit\"\n".to_owned(), vec![], "link.toml:"),
         (simple(&[("a", 600), ("a", 400)], "hls", 1), vec![], "link.toml:"),
         (simple(&[("a", 600)], "hls", 1).replace("default = \"a\"", "default = \"x\""), vec![], "link.toml:4"),
-        (simple(&[("a", 600)], "hls", 1).replace("50p", "4000p"), vec![], "room for 1500"),
+        (simple(&[("a", 600)], "hls", 1).replace("50p", "4000p"), vec![], "room for 2500"),
         (only(), move_to("b", "c"), "there is no class c after"),
         (only(), move_to("a", "a"), "a is still there"),
         ("{".to_owned(), vec![], "link.toml:1"),

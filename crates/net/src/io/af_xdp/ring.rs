@@ -5,25 +5,11 @@
 //! a ring never appears to hold more than its length.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::io::sys::Plain;
-
-/// Memory of the kernel, mapped into this process.
-#[derive(Debug)]
-struct Mapping {
-    at: NonNull<u8>,
-    bytes: usize,
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `Ring::map` with this length, and the ring that pointed into it is dropped with it.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
-    }
-}
+use crate::io::sys::{Mapping, Plain};
 
 /// Offsets of a ring's parts in its mapping, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -64,20 +50,8 @@ impl<T: Plain> Ring<T> {
         if ![places.producer, places.consumer, places.flags].into_iter().all(fits) || !aligned {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a ring that is laid out as {places:?}")));
         }
-        // SAFETY: a new mapping of a descriptor that is open; nothing else is at an address that the kernel picks.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                offset as libc::off_t,
-            )
-        };
-        let Some(at) = NonNull::new(at.cast::<u8>()).filter(|_| at != libc::MAP_FAILED) else {
-            return Err(io::Error::last_os_error());
-        };
+        let mapping = Mapping::shared(socket, offset, bytes)?;
+        let at = mapping.start();
         // SAFETY: each place was checked to lie within the mapping and to be aligned for what it holds.
         let place = |offset: u64| unsafe { at.add(offset as usize) };
         let mut ring = Self {
@@ -87,7 +61,7 @@ impl<T: Plain> Ring<T> {
             entries: place(places.entries).cast(),
             length,
             own: 0,
-            mapping: Some(Mapping { at, bytes }),
+            mapping: Some(mapping),
         };
         // A new ring begins at zero.
         ring.own = ring.load(ring.producer);

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::io::backend::{Condition, LONGEST_SUPER_FRAME};
+use crate::wire::checksum;
 use crate::wire::segments::MOST_SEGMENTS;
 use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM};
 
@@ -53,25 +55,40 @@ fn described(size: u16) -> VirtioHeader {
     }
 }
 
-/// Takes all arrivals, at most `max` at a time, gives their frames back, and returns their payload behind 42 bytes of
-/// headers.
+/// Takes all arrivals, at most `max` at a time, gives their frames back, and returns the payload of each packet, behind 42
+/// bytes of headers and a tag, and whether it has one.
 fn all(
     reception: &mut Reception,
     pool: &mut FramePool,
     max: usize,
     counters: &mut BackendCounters,
-) -> Vec<(Condition, Vec<u8>)> {
+) -> Vec<(bool, Vec<u8>)> {
     let (mut seen, mut out) = (Vec::new(), Vec::new());
+    let mut buffer = vec![0; LONGEST_SUPER_FRAME];
     while reception.has_more() {
         reception.hand_over(pool, max, &mut out, counters);
         assert!(out.len() <= max && !out.is_empty());
-        for arrival in out.drain(..) {
-            assert_eq!(pool.info(arrival.frame).received, Nanos(7));
-            let packet = pool.packet(arrival.frame);
-            assert!(arrival.condition != Condition::Whole || packet.len() == arrival.len as usize);
-            let headers = if packet[12..14] == [0x81, 0] { 46 } else { 42 };
-            seen.push((arrival.condition, packet[headers..].to_vec()));
-            pool.give_back(arrival.frame);
+        for Arrival { frame, len, condition } in out.drain(..) {
+            assert_eq!(pool.info(frame).received, Nanos(7));
+            let packet = pool.packet(frame);
+            let is_tagged = packet[12..14] == [0x81, 0];
+            let headers = if is_tagged { 46 } else { 42 };
+            match condition {
+                Condition::Super(number) => {
+                    reception.fetch(pool, frame, number, &mut buffer);
+                    let segments = reception.segments(number);
+                    assert_eq!(segments.payload(0).start, headers);
+                    assert_eq!(buffer[..headers], packet[..headers]);
+                    seen.extend(
+                        (0..segments.count()).map(|index| (is_tagged, buffer[segments.payload(index)].to_vec())),
+                    );
+                }
+                _ => {
+                    assert_eq!((condition, packet.len()), (Condition::Whole, len as usize));
+                    seen.push((is_tagged, packet[headers..].to_vec()));
+                }
+            }
+            pool.give_back(frame);
         }
     }
     seen
@@ -79,56 +96,31 @@ fn all(
 
 #[test]
 fn packets_come_in_the_order_of_the_frames_they_were_joined_in_however_few_are_asked_for() {
+    const TAG: Option<[u8; 4]> = Some([0x81, 0, 0, 5]);
     let messages = [
         (described(0), None, datagram(900, 1)),
         (described(1000), None, datagram(4500, 2)),
         (described(0), None, datagram(10, 3)),
-        (described(1400), Some([0x81, 0, 0, 5]), datagram(60_000, 4)),
-        (described(0), Some([0x81, 0, 0, 5]), datagram(800, 5)),
+        (described(1400), TAG, datagram(60_000, 4)),
+        (described(1000), TAG, datagram(1200, 6)),
+        (described(0), TAG, datagram(800, 5)),
     ];
-    let mut expected = vec![datagram(900, 1)[42..].to_vec()];
-    expected.extend(datagram(4500, 2)[42..].chunks(1000).map(<[u8]>::to_vec));
-    expected.push(datagram(10, 3)[42..].to_vec());
-    expected.extend(datagram(60_000, 4)[42..].chunks(1400).map(<[u8]>::to_vec));
-    expected.push(datagram(800, 5)[42..].to_vec());
+    let mut expected = Vec::new();
+    for (header, tag, frame) in &messages {
+        let piece = if header.segment > 0 { usize::from(header.segment) } else { frame.len() };
+        expected.extend(frame[42..].chunks(piece).map(|piece| (tag.is_some(), piece.to_vec())));
+    }
     for max in [1, 2, 7, 64] {
         let mut pool = FramePool::new(80, FRAME as u32).unwrap();
         let mut reception = Reception::new(true);
         let mut counters = BackendCounters::default();
         reception.place(&mut pool, &messages);
-        let seen = all(&mut reception, &mut pool, max, &mut counters);
-        assert!(seen.iter().all(|(condition, _)| *condition == Condition::Whole));
-        assert!(seen.iter().map(|(_, payload)| payload).eq(&expected), "at most {max}");
-        assert_eq!((counters.split, counters.segments, counters.checksums_passed_on), (2, 5 + 43, 3));
-        // One of the super-frame, which is in each of its packets, and one of the last frame.
-        assert_eq!(counters.vlan_tags_restored, 2);
+        assert!(all(&mut reception, &mut pool, max, &mut counters) == expected, "at most {max}");
+        assert_eq!((counters.checksums_passed_on, counters.vlan_tags_restored), (3, 3));
         assert_eq!(reception.held(), pool.frames() - pool.free());
         reception.release(&mut pool);
         assert_eq!(pool.free(), pool.frames());
     }
-}
-
-#[test]
-fn a_pool_without_frames_makes_packets_wait_and_loses_none() {
-    let mut pool = FramePool::new(5, FRAME as u32).unwrap();
-    let mut reception = Reception::new(true);
-    let mut counters = BackendCounters::default();
-    reception.place(&mut pool, &[(described(1000), None, datagram(20_000, 1)), (described(0), None, datagram(9, 2))]);
-    let mut payload = Vec::new();
-    for round in 0.. {
-        let mut out = Vec::new();
-        reception.hand_over(&mut pool, 64, &mut out, &mut counters);
-        // Two frames are in the slots.
-        assert_eq!(out.len(), [3, 3, 3, 3, 3, 3, 3][round]);
-        for arrival in out {
-            payload.extend_from_slice(&pool.packet(arrival.frame)[42..]);
-            pool.give_back(arrival.frame);
-        }
-        if !reception.has_more() {
-            break;
-        }
-    }
-    assert_eq!(payload, [&datagram(20_000, 1)[42..], &datagram(9, 2)[42..]].concat());
 }
 
 #[test]
@@ -182,19 +174,23 @@ proptest! {
             .collect();
         reception.place(&mut pool, &messages);
         let (mut arrived, mut out) = (0, Vec::new());
+        let mut buffer = vec![0; LONGEST_SUPER_FRAME];
         while reception.has_more() {
             reception.hand_over(&mut pool, max, &mut out, &mut counters);
             prop_assert!(!out.is_empty() && out.len() <= max);
             prop_assert_eq!(reception.held() + out.len(), pool.frames() - pool.free());
             for arrival in out.drain(..) {
+                if let Condition::Super(number) = arrival.condition {
+                    reception.fetch(&pool, arrival.frame, number, &mut buffer);
+                    prop_assert!(reception.segments(number).count() <= MOST_SEGMENTS);
+                }
                 prop_assert!(pool.packet(arrival.frame).len() <= FRAME - HEADROOM + 4);
                 pool.finish_checksum(arrival.frame);
                 pool.give_back(arrival.frame);
                 arrived += 1;
             }
         }
-        prop_assert!(arrived >= messages.len() - counters.split as usize);
-        prop_assert!(arrived <= messages.len() * MOST_SEGMENTS);
+        prop_assert_eq!(arrived, messages.len());
         reception.release(&mut pool);
         prop_assert_eq!(pool.free(), pool.frames());
     }
