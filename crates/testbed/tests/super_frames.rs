@@ -13,13 +13,14 @@ mod through;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
-use fairlink_core::Nanos;
+use fairlink_core::{ClassConfig, ClassId, Hierarchy, Nanos, QueueLimits, Share};
 use fairlink_net::{
-    AfPacket, AfPacketOptions, Arrival, Backend, Condition, FailOpen, FramePool, GatewayConfig, GatewayStats,
-    Interface, Offload, VirtioHeader, set_offload,
+    AfPacket, AfPacketOptions, Arrival, Backend, Condition, FailOpen, FramePool, FrameTemplate, GatewayConfig,
+    GatewayStats, Headers, Interface, Offload, Stamp, VirtioHeader, set_offload,
 };
 use fairlink_report::DropCause;
 use fairlink_testbed::{PrivateNamespace, lay_cables};
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ("super_frames_pass_once_where_the_kernel_stands_ready_to_pass_them_too", where_the_kernel_stands_ready),
         ("super_frames_that_cannot_be_split_are_counted_by_reason_with_a_remedy", super_frames_that_cannot_be_split),
         ("any_description_of_any_frame_is_survived_and_accounted_for", any_description_of_any_frame),
+        ("super_frames_of_tiny_packets_hold_up_no_other_class", super_frames_of_tiny_packets),
     ];
     support::main_also(
         tests,
@@ -338,6 +340,81 @@ fn super_frames_that_cannot_be_split(_: &PrivateNamespace) {
     let told = stats.to_string();
     for remedy in ["tx-gre-segmentation off", "gso off", "gso_max_size"] {
         assert!(told.contains(remedy), "{told}");
+    }
+}
+
+/// A class within its guarantee, beside super-frames of two thousand packets in the largest number that the link's other
+/// classes can send. It loses nothing, and most of its frames do not wait for their splitting: that was a second once.
+fn super_frames_of_tiny_packets(_: &PrivateNamespace) {
+    const FRAMES: u64 = 500;
+    // The length of the frames of that class; no other frame has it.
+    const VICTIM: usize = 200;
+    cables();
+    offloads_on("gen");
+    let shape = Shape { total: 16_000, size: 8, ..SHAPE };
+    for packets in [100, 20_000] {
+        let mut config = config(100_000_000, "hls");
+        let mut tree = Hierarchy::builder(config.tree.link());
+        for weight in 1..=3 {
+            let limits = QueueLimits { packets, ..QueueLimits::default() };
+            let share = Some(Share::Weight(weight));
+            tree.add(ClassId::ROOT, ClassConfig { share, limits, ..ClassConfig::default() }).unwrap();
+        }
+        config.tree = tree.build().unwrap();
+        let (header, frame) = shape.made(1);
+        let (joined, plain) = (raw::sender("gen", true), raw::sender("gen", false));
+        let message = [&bytes(header)[..], &frame].concat();
+        let template = FrameTemplate::new(&Headers::udp(5001));
+        let (mut sent, mut left) = (0, Vec::new());
+        let mut arrived = vec![None; FRAMES as usize];
+        let over = AtomicBool::new(false);
+        let mut stats = None;
+        let sink = raw::listener_of("sink", VICTIM as u32);
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let mut packet = vec![0; VICTIM];
+                while !over.load(Ordering::Relaxed) {
+                    if raw::receive(&sink, &mut packet, Duration::from_millis(20)) {
+                        let stamp = Stamp::read(&packet).unwrap();
+                        arrived[stamp.sequence as usize] = Some(Instant::now());
+                    }
+                }
+            });
+            stats = Some(through(config, |remote| {
+                for sequence in 0..FRAMES as u32 {
+                    let mut victim = vec![0; VICTIM];
+                    let stamp = Stamp { run: 0, class: ClassId(1), sequence, monotonic_ns: 0, realtime_us: 0 };
+                    template.write(&mut victim, &stamp);
+                    left.push(Instant::now());
+                    raw::send(&plain, &victim).unwrap();
+                    if sequence % 4 == 0 {
+                        sent += u64::from(raw::send(&joined, &message).is_ok());
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                until(remote, |stats| stats.counts().queued.packets == 0);
+            }));
+            std::thread::sleep(Duration::from_millis(50));
+            over.store(true, Ordering::Relaxed);
+            receiving.join().unwrap();
+        });
+        let stats = stats.unwrap();
+        let mut delays: Vec<_> = std::iter::zip(&arrived, &left)
+            .map(|(arrived, &left)| arrived.expect("each frame arrives").saturating_duration_since(left))
+            .collect();
+        delays.sort_unstable();
+        let [p50, p99] = [delays.len() / 2, delays.len() * 99 / 100].map(|place| delays[place]);
+        let of = |name: &str| stats.classes.iter().find(|class| class.name == name).unwrap();
+        let (a, c) = (of("a"), of("c"));
+        println!(
+            "queues of {packets}: {sent} super-frames, {} packets sent of {}; delay of the other class {p50:.1?} at the median, {p99:.1?} at the 99th percentile",
+            c.counts().sent.packets,
+            c.counts().received.packets,
+        );
+        assert_eq!((a.counts().sent.packets, a.counts().dropped.packets), (FRAMES, 0), "{stats}");
+        assert_eq!(stats.gateway().kernel_dropped_packets, 0, "{stats}");
+        assert_eq!(c.counts().received.packets, sent * shape.packets() as u64, "{stats}");
+        assert!(p50 < Duration::from_millis(100), "{p50:?}");
     }
 }
 

@@ -196,7 +196,7 @@ impl FramePool {
     /// # Panics
     /// If `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
     #[inline]
-    pub(crate) fn give_back(&mut self, frame: u32) {
+    pub fn give_back(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
         self.free.push(frame);
     }

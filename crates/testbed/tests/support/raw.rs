@@ -60,6 +60,43 @@ fn socket(name: &str, protocol: u16, (option, on): (libc::c_int, bool)) -> Owned
     socket
 }
 
+/// As [`listener`], for frames of `len` bytes alone.
+pub(crate) fn listener_of(name: &str, len: u32) -> OwnedFd {
+    let socket = listener(name);
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, len),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
+    // SAFETY: the program points to four steps, which the kernel has copied when the call returns.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            std::ptr::from_ref(&program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    socket
+}
+
+/// Receives a frame into `into` within this time. Returns true if one came.
+pub(crate) fn receive(socket: &OwnedFd, into: &mut [u8], within: Duration) -> bool {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid entry, for the call.
+    if unsafe { libc::poll(&mut poll, 1, within.as_millis() as libc::c_int) } < 1 {
+        return false;
+    }
+    // SAFETY: `into` is writable for its length.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
+    received == into.len() as isize
+}
+
 /// Sends a frame, or one behind its description.
 pub(crate) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer is to memory of the length given, alive for the call.
