@@ -241,7 +241,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         std::mem::swap(&mut self.counters, counters);
         std::mem::swap(&mut self.queues, queues);
         let Self { classifier, labels, pool, .. } = self;
-        splitter.inherit(&mut self.splitter, pool, class_map, |bytes| classifier.classify(&labels.headers(bytes).key));
+        splitter.inherit(&mut self.splitter, pool, class_map, |heir, bytes| {
+            let headers = labels.headers(bytes);
+            let class = heir.unwrap_or_else(|| classifier.classify(&headers.key));
+            (class, labels.label(class, &headers, bytes))
+        });
         std::mem::swap(&mut self.splitter, splitter);
         for packet in &mut self.outgoing {
             packet.class = class_map.get(packet.class.index()).copied().flatten().unwrap_or(ClassId::ROOT);
@@ -406,7 +410,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
     /// Returns true if fetched frames wait for the next turn, and the pool has room for them.
     pub(crate) fn has_more(&self) -> bool {
-        let splits = self.splitters().any(|splitter| !splitter.is_empty());
+        let back = self.reverse_splitter.as_ref().is_some_and(|splitter| !splitter.is_empty());
+        let splits = !self.splitter.is_empty() || back && self.takes_reverse();
         let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
         (splits || more) && self.pool.free() > 0
     }
@@ -464,14 +469,18 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 match condition {
                     Condition::Super(number) => {
                         let segments = *self.output.segments(number);
-                        let fetched = match splitter.buffer(ClassId::ROOT) {
-                            Some(buffer) => self.output.fetch(&self.pool, frame, number, buffer),
-                            None => Ok(false),
-                        };
-                        if matches!(fetched, Ok(true)) {
-                            splitter.push(SuperFrame::new(ClassId::ROOT, 0, segments, len as usize, now));
+                        if let Some(buffer) = splitter.buffer(ClassId::ROOT) {
+                            let fetched = self.output.fetch(&self.pool, frame, number, buffer);
+                            if matches!(fetched, Ok(true)) {
+                                splitter.push(SuperFrame::new(ClassId::ROOT, 0, segments, len as usize, now));
+                            }
+                            self.note(fetched.err());
+                        } else {
+                            for index in 0..segments.count() {
+                                stats.received.count(segments.len(index) as u32);
+                                stats.dropped.count(segments.len(index) as u32);
+                            }
                         }
-                        self.note(fetched.err());
                         self.pool.give_back(frame);
                     }
                     Condition::Whole if splitter.is_waiting(ClassId::ROOT) && splitter.follow(place) => {}

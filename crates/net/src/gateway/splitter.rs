@@ -304,14 +304,14 @@ impl Splitter {
         }
     }
 
-    /// Takes over the lines of `old`; `class_map` maps old classes to new ones. `of_removed` returns the class for the
-    /// bytes of a frame whose class is gone.
+    /// Takes over the lines of `old`; `class_map` maps old classes to new ones. `place` returns the class and the label for
+    /// the bytes of a frame whose class has this successor, or none.
     pub(crate) fn inherit(
         &mut self,
         old: &mut Self,
         pool: &FramePool,
         class_map: &[Option<ClassId>],
-        mut of_removed: impl FnMut(&[u8]) -> ClassId,
+        mut place: impl FnMut(Option<ClassId>, &[u8]) -> (ClassId, u64),
     ) {
         std::mem::swap(&mut self.buffers, &mut old.buffers);
         std::mem::swap(&mut self.supers, &mut old.supers);
@@ -329,16 +329,17 @@ impl Splitter {
                 match entry {
                     None => {}
                     Some(Entry::Frame(mut packet)) => {
-                        let class = heir.unwrap_or_else(|| of_removed(pool.packet(packet.handle as u32)));
-                        packet.class = class;
+                        let frame = packet.handle as u32;
+                        let (class, label) = place(heir, pool.packet(frame));
+                        (packet.class, packet.handle) = (class, u64::from(frame) | label);
                         self.append(class, Entry::Frame(packet));
                         self.frames += 1;
                     }
                     Some(Entry::Super(number)) => {
                         let start = number as usize * LONGEST_SUPER_FRAME;
                         let frame = self.supers[number as usize].as_mut().expect("a super-frame in its buffer");
-                        let class = heir.unwrap_or_else(|| of_removed(&self.buffers[start..start + frame.len]));
-                        frame.class = class;
+                        let (class, label) = place(heir, &self.buffers[start..start + frame.len]);
+                        (frame.class, frame.label) = (class, label);
                         self.lines[class.index()].supers += 1;
                         self.append(class, Entry::Super(number));
                     }

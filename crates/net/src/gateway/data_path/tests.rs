@@ -682,6 +682,29 @@ fn packets_of_a_super_frame_and_frames_behind_it_leave_in_order() {
 }
 
 #[test]
+fn super_frames_of_the_other_direction_that_find_no_buffer_are_counted_and_a_busy_input_is_waited_for_asleep() {
+    let mut bench = bench("hls", true);
+    for _ in 0..60 {
+        let (bytes, header) = joined(5001, 10);
+        bench.data_path.output.arrive_joined(bytes, header);
+    }
+    bench.data_path.input.room = Some(0);
+    for now in 0..5 {
+        bench.turn(now);
+        bench.classes();
+    }
+    assert!(bench.data_path.waits_backward() && !bench.data_path.has_more());
+    bench.data_path.input.room = None;
+    for now in (1..40).map(|turn| turn * 50_000_000) {
+        bench.turn(now);
+        bench.classes();
+    }
+    let reverse = bench.data_path.reverse_stats().unwrap();
+    assert_eq!((reverse.received.packets, reverse.waiting.packets), (600, 0));
+    assert_eq!((reverse.dropped.packets, reverse.sent.packets), (280, 320), "half of 64 buffers were given");
+}
+
+#[test]
 fn super_frames_that_wait_are_counted_when_they_are_stale_and_given_back_at_the_end() {
     for scheduler in ["hls", "sfq"] {
         let mut bench = bench(scheduler, true);

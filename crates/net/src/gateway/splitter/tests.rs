@@ -178,9 +178,9 @@ fn lines_of_classes_that_continue_are_kept_and_those_of_removed_ones_go_where_th
     model.turn(30);
     let mut next = Splitter::to_inherit(3);
     let map = [Some(ClassId(0)), Some(ClassId(2)), None, Some(ClassId(1))];
-    next.inherit(&mut model.splitter, &model.pool, &map, |bytes| {
+    next.inherit(&mut model.splitter, &model.pool, &map, |heir, bytes| {
         assert!(number(bytes) < 101);
-        ClassId(0)
+        (heir.unwrap_or(ClassId(0)), 7 << 32)
     });
     model.splitter = next;
     let entered = std::mem::take(&mut model.entered);
