@@ -5,7 +5,7 @@ use crate::trees::{ClassSpec, FIFO, Shape, TreeSpec};
 use fairlink_core::{Feature, HostKey, Hosts, QueueKind, QueueLimits, TransmitQueue, registry::SCHEDULERS};
 
 /// Steps before and after the turning point of a check, packets that a step brings, and packets that the check of liveness sends, at most.
-/// What goes wrong does so within a few: many short runs find more than few long ones.
+/// A fault shows within a few steps: many short runs find more than few long ones.
 const OPS: usize = 24;
 const PACKETS: u8 = 12;
 const LIVENESS_STEPS: usize = 200;

@@ -4,7 +4,7 @@
 use fairlink_core::{ClassId, Members};
 use fairlink_schema::qdisc::{Config, MAGIC, MAX_RECORD, VERSION, assemble};
 
-/// What a module would allow a small link.
+/// Memory in bytes that a module allows a small link.
 const MEMORY: u64 = 1 << 20;
 
 /// Tries one input.
@@ -19,7 +19,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// What the bytes behind the first one hold, as records of so many classes as that says.
+/// Reads the bytes behind the first one as records of as many classes as the first byte says.
 fn framed(data: &[u8]) -> Option<Config> {
     let (&classes, records) = data.split_first()?;
     let mut bytes = Vec::from(MAGIC);

@@ -27,7 +27,7 @@ use crate::io::sys;
 
 /// Newest landlock ABI in use. An older kernel enforces a part of it and refuses the system calls that it lacks.
 const ABI_KNOWN: ABI = ABI::V6;
-/// Id of the user `nobody` and of its group, which have no privileges.
+/// User and group id of `nobody`. This user has no privileges.
 pub const SANDBOX_USER: u32 = 65534;
 /// Longest file that may be written, in bytes.
 const MOST_BYTES: u64 = 16 << 20;

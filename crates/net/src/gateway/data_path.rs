@@ -272,12 +272,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let began = self.lap();
         let mut batch = std::mem::take(&mut self.intake);
         let Self { splitter, pool, queues, counters, overhead, tap, shedding, .. } = self;
-        let queues = std::cell::RefCell::new(queues);
         splitter.turn(
             pool,
             OF_TURN,
-            |class| queues.borrow().refuses(class, *shedding),
-            |pool, out, bytes| match out {
+            &mut (queues, counters, tap, &mut batch),
+            |(queues, ..), class| queues.refuses(class, *shedding),
+            |(queues, counters, tap, batch), pool, out, bytes| match out {
                 Out::Packet(mut packet) => {
                     let frame = packet.handle as u32;
                     if let Some(tap) = tap {
@@ -285,7 +285,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                         tap.came(frame);
                     }
                     packet.len = overhead.accounted(packet.len);
-                    queues.borrow_mut().entered(packet.class);
+                    queues.entered(packet.class);
                     batch.push(packet);
                 }
                 Out::Dropped(frame, cause) => drop_rest(&frame, bytes, (now, cause), pool, (overhead, counters, tap)),
@@ -501,11 +501,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 splitter.turn(
                     &mut self.pool,
                     room,
-                    |_| None,
-                    |_, out, _| {
+                    &mut (&mut stats, &mut self.back),
+                    |_, _| None,
+                    |(stats, back), _, out, _| {
                         if let Out::Packet(packet) = out {
                             stats.received.count(packet.len);
-                            self.back.push(packet.handle as u32);
+                            back.push(packet.handle as u32);
                         }
                     },
                 );

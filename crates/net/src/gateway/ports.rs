@@ -229,7 +229,7 @@ fn note_limits(config: &GatewayConfig, (interface, socket): (&Interface, &AfPack
     let asked = config.sockets.receive_buffer;
     if let Some(why) = socket.ringless() {
         notes.push(format!(
-            "{}: falls back to system calls for frames, because the kernel gives no ring ({why}): each frame takes about twice the time",
+            "{}: falls back to system calls for frames, because the kernel gives no ring ({why}): they take more time for each",
             interface.name
         ));
     }

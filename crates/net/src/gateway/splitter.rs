@@ -79,7 +79,7 @@ impl Line {
     const EMPTY: Self = Self { head: NONE, tail: NONE, supers: 0 };
 }
 
-/// What comes out of a line.
+/// Results of a turn for a line.
 pub(crate) enum Out {
     /// A packet for the scheduler, in a frame of the pool. Its length is that on the wire.
     Packet(Packet),
@@ -251,13 +251,14 @@ impl Splitter {
 
     /// Gives the packets of one turn to `out`, at most `most`, and the bytes of a super-frame that is dropped. `drops`
     /// returns the cause for which the packets that are left of a super-frame of this class shall be dropped, if there is
-    /// one. It ends early if the pool has no more frames.
-    pub(crate) fn turn(
+    /// one. Both get `context`. It ends early if the pool has no more frames.
+    pub(crate) fn turn<T>(
         &mut self,
         pool: &mut FramePool,
         most: usize,
-        mut drops: impl FnMut(ClassId) -> Option<DropCause>,
-        mut out: impl FnMut(&mut FramePool, Out, &[u8]),
+        context: &mut T,
+        drops: impl Fn(&T, ClassId) -> Option<DropCause>,
+        out: impl Fn(&mut T, &mut FramePool, Out, &[u8]),
     ) {
         let mut left = most;
         for _ in 0..self.active.len() {
@@ -267,15 +268,15 @@ impl Splitter {
                 match self.front(class) {
                     None => {
                         if let Some(packet) = self.pop(class) {
-                            out(pool, Out::Packet(packet), &[]);
+                            out(context, pool, Out::Packet(packet), &[]);
                         }
                     }
                     Some(number) => {
                         let start = number as usize * LONGEST_SUPER_FRAME;
                         let frame = self.supers[number as usize].as_mut().expect("a super-frame in its buffer");
                         let bytes = &self.buffers[start..start + frame.len];
-                        if let Some(cause) = drops(class) {
-                            out(pool, Out::Dropped(*frame, cause), bytes);
+                        if let Some(cause) = drops(context, class) {
+                            out(context, pool, Out::Dropped(*frame, cause), bytes);
                             self.pop(class);
                             continue;
                         }
@@ -286,7 +287,7 @@ impl Splitter {
                         let packet = frame.write(pool, place, bytes);
                         self.splits.packets += 1;
                         let is_done = frame.left().is_empty();
-                        out(pool, Out::Packet(packet), &[]);
+                        out(context, pool, Out::Packet(packet), &[]);
                         if is_done {
                             self.pop(class);
                         }

@@ -102,7 +102,7 @@ pub struct AfPacket {
     next_look: Nanos,
     fresh_drops: u64,
     is_quiet: bool,
-    /// What a user should know of the sockets, once.
+    /// A message for the user, until it is taken.
     note: Option<String>,
     /// Reason why the kernel does not describe frames; `None` if it does.
     undescribed: Option<io::Error>,
@@ -311,9 +311,10 @@ impl AfPacket {
         let described = self.undescribed.is_none();
         // The kernel frees a ring that is no longer mapped.
         self.receiving = Receiving::Messages(Box::new(Reception::new(described)));
-        packet_ring::free(&self.receiver).map_err(|error| self.error("leaving its receive ring", error))?;
+        packet_ring::free_receive_ring(&self.receiver)
+            .map_err(|error| self.error("leaving its receive ring", error))?;
         self.note = Some(format!(
-            "{}: the kernel has dropped frames that it cannot describe, and its ring has stopped: frames are received with system calls from now on, which take more time for each",
+            "{}: the kernel drops frames and puts none into its ring, as it does after a frame that it cannot describe: frames are received with system calls from now on, which take more time for each",
             self.name
         ));
         Ok(())
@@ -326,7 +327,7 @@ impl AfPacket {
         self.fresh_drops += drops;
     }
 
-    /// Returns what a user should know of the sockets, once.
+    /// Returns the message for the user, once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
@@ -396,9 +397,11 @@ impl Backend for AfPacket {
         let reception = match &mut self.receiving {
             Receiving::Ring(ring) => {
                 let received = ring.receive(&self.receiver, pool, now, end, out, &mut self.counters);
+                // A pool without frames leaves the ring filled.
+                let is_empty = out.len() == before && !ring.has_more();
                 received.map_err(|error| self.error("receiving", error))?;
-                self.is_quiet &= out.len() == before;
-                return match out.len() == before && now >= self.next_look {
+                self.is_quiet &= is_empty;
+                return match is_empty && now >= self.next_look {
                     true => self.look(now),
                     false => Ok(()),
                 };

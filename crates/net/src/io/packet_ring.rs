@@ -37,9 +37,13 @@ pub(super) fn choose_version(socket: &OwnedFd) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's answer.
-pub(super) fn free(socket: &OwnedFd) -> io::Result<()> {
+pub(super) fn free_receive_ring(socket: &OwnedFd) -> io::Result<()> {
+    free(socket, libc::PACKET_RX_RING)
+}
+
+fn free(socket: &OwnedFd, kind: libc::c_int) -> io::Result<()> {
     let none = libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 };
-    sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)
+    sys::set_option(socket, libc::SOL_PACKET, kind, &none)
 }
 
 /// The slots of one ring.
@@ -73,7 +77,11 @@ impl Slots {
             tp_frame_nr: count as libc::c_uint,
         };
         sys::set_option(socket, libc::SOL_PACKET, kind, &request)?;
-        let mapping = Mapping::shared(socket, 0, blocks * block_bytes)?;
+        // With a ring that is not used, the socket would neither receive nor send messages.
+        let mapping = Mapping::shared(socket, 0, blocks * block_bytes).or_else(|error| {
+            free(socket, kind)?;
+            Err(error)
+        })?;
         Ok(Self { mapping, block_bytes, slot_bytes, of_block, count, next: 0 })
     }
 

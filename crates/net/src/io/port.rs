@@ -101,7 +101,7 @@ impl RealPort {
         either!(self, port => port.is_empty())
     }
 
-    /// Returns what a user should know of this port, once.
+    /// Returns the message for the user, once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         match self {
             Self::Packet(port) => port.take_note(),

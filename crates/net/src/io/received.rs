@@ -145,3 +145,35 @@ pub(super) fn received_tag(status: u32, tci: u16, tpid: u16) -> Option<[u8; ethe
     let [c, d] = tci.to_be_bytes();
     Some([a, b, c, d])
 }
+
+#[cfg(test)]
+pub(super) mod samples {
+    //! Frames and descriptions of them.
+
+    use crate::wire::checksum;
+    use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM, VirtioHeader};
+
+    /// UDP over IPv4 of `payload` bytes, its checksum unfinished, its payload `seed`, `seed` + 1 and so on.
+    pub(crate) fn datagram(payload: usize, seed: u8) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        let total = ((28 + payload) as u16).to_be_bytes();
+        frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend([0x13, 0x88, 0x13, 0x89]);
+        frame.extend(((8 + payload) as u16).to_be_bytes());
+        frame.extend(checksum::fold(0x0a00 + 1 + 0x0a00 + 2 + 17 + 8 + payload as u64).to_be_bytes());
+        frame.extend((0..payload).map(|n| (n as u8).wrapping_add(seed)));
+        frame
+    }
+
+    /// A description: joined from pieces of `size`, or not joined for 0.
+    pub(crate) fn described(size: u16) -> VirtioHeader {
+        VirtioHeader {
+            flags: NEEDS_CHECKSUM,
+            kind: if size > 0 { JOINED_UDP } else { 0 },
+            header_len: 42,
+            segment: size,
+            checksum_start: 34,
+            checksum_offset: 6,
+        }
+    }
+}

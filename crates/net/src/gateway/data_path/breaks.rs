@@ -23,7 +23,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.discarding = true;
         for _ in 0..MOST {
             match self.fetch(now, &mut Vec::new()) {
-                0 => break,
+                0 if !self.input.has_more() => break,
                 fetched => count += fetched as u64,
             }
         }
@@ -39,7 +39,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             count += fetched as u64;
             self.note(received.err());
-            if fetched == 0 {
+            if fetched == 0 && !self.output.has_more() {
                 break;
             }
         }
@@ -71,7 +71,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 None => Ok(()),
             };
             [input, output].into_iter().for_each(|received| self.note(received.err()));
-            if self.arrivals.len() == before {
+            // A frame may be in front of others that are there already.
+            let more = self.input.has_more() || self.reverse.is_some() && self.output.has_more();
+            if self.arrivals.len() == before && !more {
                 return;
             }
             self.arrivals.drain(..).for_each(|arrival| self.pool.give_back(arrival.frame));

@@ -46,9 +46,14 @@ fn bench(scheduler: &str, reverse: bool) -> Bench {
 
 /// Two classes by port 5001 and 5002, the second also the default, on 8 Mbit/s: 1000 B take 1 ms.
 fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
+    bench_holding(LIMIT, scheduler, reverse, config)
+}
+
+/// As [`bench_of`], with queues of up to this number of packets.
+fn bench_holding(packets: u32, scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let link = LinkConfig::new(Rate::from_bps(8_000_000).unwrap());
     let mut tree = Hierarchy::builder(link);
-    let limits = QueueLimits { packets: LIMIT, ..QueueLimits::default() };
+    let limits = QueueLimits { packets, ..QueueLimits::default() };
     let class =
         |tree: &mut fairlink_core::HierarchyBuilder| tree.add(ClassId::ROOT, ClassConfig { limits, ..config }).unwrap();
     let (a, b) = (class(&mut tree), class(&mut tree));
@@ -59,7 +64,7 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
     let hands = Hands::default();
     let generation = Arc::new(Generation::of_tree(tree.clone(), info.name));
     let data_path = TestPath::new(
-        FramePool::new(2 * LIMIT + TestPath::RESERVE, 1600).unwrap(),
+        FramePool::new(2 * packets + TestPath::RESERVE, 1600).unwrap(),
         VirtualLink::default(),
         VirtualLink::default(),
         hands.clone(),
@@ -620,9 +625,43 @@ fn joined(port: u16, count: usize) -> (Vec<u8>, VirtioHeader) {
     (bytes, header)
 }
 
+/// The schedulers that can share the link of [`bench`].
+fn for_this_tree() -> Vec<&'static str> {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000).unwrap()));
+    for _ in 0..2 {
+        tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    }
+    let tree = tree.build().unwrap();
+    let named = registry::SCHEDULERS.iter();
+    let builds = named.filter(|info| info.build(&tree, Leniency::Refuse, Members::new()).is_ok());
+    let names: Vec<_> = builds.map(|info| info.name).collect();
+    assert!(names.len() > 10, "{names:?}");
+    names
+}
+
+#[test]
+fn a_turn_takes_few_packets_of_a_super_frame_and_the_frames_of_another_class_as_they_come() {
+    // The number that docs/gateway.md names.
+    const FEW: u64 = 64;
+    for scheduler in for_this_tree() {
+        let mut bench = bench_holding(1000, scheduler, false, ClassConfig::default());
+        let (bytes, header) = joined(5001, 600);
+        bench.data_path.input.arrive_joined(bytes, header);
+        bench.turn(0);
+        for turn in 1..=600_u64.div_ceil(FEW) {
+            bench.data_path.input.incoming.push_back(frame(5002, turn as u32, 200));
+            bench.turn(turn);
+            let (classes, _) = bench.classes();
+            let received = [&classes[0], &classes[1]].map(|class| class.counts().received.packets);
+            assert_eq!(received, [(turn * FEW).min(600), turn], "{scheduler}, turn {turn}");
+        }
+        assert!(bench.data_path.splitter.is_empty(), "{scheduler}");
+    }
+}
+
 #[test]
 fn a_super_frame_of_one_class_does_not_hold_up_another_and_ends_where_its_queue_is_full() {
-    for scheduler in ["hls", "htb", "hfsc"] {
+    for scheduler in for_this_tree() {
         let mut bench = bench(scheduler, false);
         let (bytes, header) = joined(5001, 600);
         bench.data_path.input.arrive_joined(bytes, header);

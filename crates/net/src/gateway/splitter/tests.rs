@@ -78,8 +78,9 @@ impl Model {
         splitter.turn(
             pool,
             most,
-            |_| None,
-            |pool, out, _| {
+            left,
+            |_, _| None,
+            |left, pool, out, _| {
                 let Out::Packet(packet) = out else { panic!("nothing is dropped") };
                 let (frame, bytes) = (packet.handle as u32, pool.packet(packet.handle as u32));
                 assert_eq!((bytes.len(), packet.len, packet.handle >> 32), (46, 46, 7));
@@ -205,8 +206,9 @@ fn what_is_left_of_a_super_frame_can_be_dropped() {
     splitter.turn(
         pool,
         OF_TURN,
-        |_| Some(DropCause::Shed),
-        |pool, out, bytes| match out {
+        &mut seen,
+        |_, _| Some(DropCause::Shed),
+        |seen, pool, out, bytes| match out {
             Out::Dropped(frame, cause) => seen.push((frame.left(), cause, number(bytes))),
             Out::Packet(packet) => pool.give_back(packet.handle as u32),
         },

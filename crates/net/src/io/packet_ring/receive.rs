@@ -17,6 +17,9 @@ use crate::wire::virtio::VirtioHeader;
 /// Bytes in front of an Ethernet frame that is described, in its slot: `tpacket2_hdr`, address, alignment, description.
 pub(super) const IN_FRONT: usize = 76;
 
+/// Slots that are looked at for one behind a slot that is being filled.
+const SIDE_BY_SIDE: usize = 8;
+
 /// Place of a frame of which the ring has the first bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -37,12 +40,10 @@ pub(in crate::io) struct RingReception {
 
 /// A slot with a frame.
 struct Filled {
-    received: Received,
+    place: Place,
     /// Offset of the frame, and its bytes that are there.
     start: usize,
     held: usize,
-    /// True if the whole is in the socket's queue.
-    queued: bool,
 }
 
 impl RingReception {
@@ -70,9 +71,10 @@ impl RingReception {
         self.slots.bytes()
     }
 
-    /// Returns true if frames are in the ring.
+    /// Returns true if frames are in the ring. The next slot may still be empty then: processors that receive at the same
+    /// time fill their slots in any order.
     pub(in crate::io) fn has_more(&self) -> bool {
-        self.is_filled(0)
+        (0..SIDE_BY_SIDE).any(|ahead| self.is_filled(ahead))
     }
 
     /// Returns true if more than a quarter of the ring is filled.
@@ -100,7 +102,8 @@ impl RingReception {
         self.skip(socket, self.announced.frames.len())?;
         self.announced.frames.clear();
         self.taken = 0;
-        while out.len() < end {
+        // Each slot counts, so that slots without a frame bound the number of entries, too.
+        for _ in out.len()..end {
             if pool.free() == 0 || !self.is_filled(0) {
                 break;
             }
@@ -140,7 +143,7 @@ impl RingReception {
             tag: received_tag(header.tp_status, header.tp_vlan_tci, header.tp_vlan_tpid),
         };
         let queued = header.tp_status & libc::TP_STATUS_COPY != 0;
-        (held <= received.wire).then_some(Filled { received, start, held, queued })
+        (held <= received.wire).then_some(Filled { place: Place { received, queued }, start, held })
     }
 
     /// Returns the arrival of the frame in the next slot; `None` if the kernel had no room for all of it.
@@ -151,7 +154,7 @@ impl RingReception {
         now: Nanos,
         counters: &mut BackendCounters,
     ) -> Option<Arrival> {
-        let Filled { received, start, held, queued } = filled;
+        let Filled { place: place @ Place { received, queued }, start, held } = filled;
         let is_joined = received.header.is_joined();
         let usable = held.min(pool.frame_bytes() - HEADROOM);
         // A frame that was not joined and is not whole is too long, and its first bytes are enough.
@@ -163,7 +166,6 @@ impl RingReception {
         // SAFETY: the slot is the user's.
         let from = unsafe { self.slots.bytes_of_next(start, usable) };
         pool.frame_mut(frame)[HEADROOM..HEADROOM + usable].copy_from_slice(from);
-        let place = Place { received, queued };
         if is_joined {
             return Some(self.announced.arrival(received, (pool, frame, usable), place, now, counters));
         }

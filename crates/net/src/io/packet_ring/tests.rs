@@ -7,9 +7,9 @@ use super::receive::IN_FRONT;
 use super::*;
 use crate::io::backend::{Arrival, BackendCounters, Condition, LONGEST_SUPER_FRAME};
 use crate::io::frame_pool::FramePool;
+use crate::io::received::samples::{datagram, described};
 use crate::wire::segments::MOST_SEGMENTS;
 use crate::wire::virtio::VirtioHeader;
-use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM};
 
 const LONGEST: usize = 1522;
 const FRAME: u32 = 1600;
@@ -25,7 +25,7 @@ struct Kernel {
     filled: usize,
 }
 
-/// What a kernel says of a frame in a slot.
+/// A kernel's description of a frame in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     status: u32,
@@ -112,23 +112,6 @@ impl Kernel {
 fn header_bytes(header: &VirtioHeader) -> Vec<u8> {
     let words = [header.header_len, header.segment, header.checksum_start, header.checksum_offset];
     [header.flags, header.kind].into_iter().chain(words.into_iter().flat_map(u16::to_ne_bytes)).collect()
-}
-
-/// UDP over IPv4 of `payload` bytes: `seed`, `seed` + 1 and so on. Its checksum is unfinished.
-fn datagram(payload: usize, seed: u8) -> Vec<u8> {
-    let mut frame = vec![2; 12];
-    let total = ((28 + payload) as u16).to_be_bytes();
-    frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    frame.extend([0x13, 0x88, 0x13, 0x89]);
-    frame.extend(((8 + payload) as u16).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend((0..payload).map(|n| (n as u8).wrapping_add(seed)));
-    frame
-}
-
-fn described(segment: u16) -> VirtioHeader {
-    let kind = if segment > 0 { JOINED_UDP } else { 0 };
-    VirtioHeader { flags: NEEDS_CHECKSUM, kind, header_len: 42, segment, checksum_start: 34, checksum_offset: 6 }
 }
 
 #[test]
@@ -220,6 +203,21 @@ fn super_frames_that_are_not_wanted_and_frames_that_are_too_long_leave_nothing_i
     }
     assert!(kernel.receive(&mut pool, 64, &mut counters).is_empty());
     assert_eq!(receive::fetch(&kernel.socket, &mut buffer).unwrap(), 0, "the queue is empty");
+}
+
+#[test]
+fn a_frame_behind_a_slot_that_is_being_filled_waits_and_is_known() {
+    let mut kernel = Kernel::new(50);
+    let mut pool = FramePool::new(80, FRAME).unwrap();
+    let mut counters = BackendCounters::default();
+    kernel.filled = 1;
+    kernel.deliver(described(0), None, &datagram(20, 2));
+    assert!(kernel.ring.has_more() && kernel.receive(&mut pool, 64, &mut counters).is_empty());
+    kernel.filled = 0;
+    kernel.deliver(described(0), None, &datagram(10, 1));
+    kernel.filled = 2;
+    let lengths: Vec<_> = kernel.receive(&mut pool, 64, &mut counters).iter().map(|arrival| arrival.len).collect();
+    assert_eq!((lengths, kernel.ring.has_more()), (vec![52, 62], false));
 }
 
 #[test]

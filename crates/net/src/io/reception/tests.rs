@@ -2,9 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::io::backend::{Condition, LONGEST_SUPER_FRAME};
-use crate::wire::checksum;
+use crate::io::received::samples::{datagram, described};
 use crate::wire::segments::MOST_SEGMENTS;
-use crate::wire::virtio::{JOINED_UDP, NEEDS_CHECKSUM};
 
 /// As much as an Ethernet frame with two tags and the headroom take.
 const FRAME: usize = 1600;
@@ -28,30 +27,6 @@ impl Reception {
         }
         (self.count, self.next, self.at) = (count, 0, Nanos(7));
         self.used = BATCH;
-    }
-}
-
-/// UDP over IPv4 of `payload` bytes, its checksum unfinished, its payload `seed`, `seed` + 1 and so on.
-fn datagram(payload: usize, seed: u8) -> Vec<u8> {
-    let mut frame = vec![2; 12];
-    let total = ((28 + payload) as u16).to_be_bytes();
-    frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    frame.extend([0x13, 0x88, 0x13, 0x89]);
-    frame.extend(((8 + payload) as u16).to_be_bytes());
-    frame.extend(checksum::fold(0x0a00 + 1 + 0x0a00 + 2 + 17 + 8 + payload as u64).to_be_bytes());
-    frame.extend((0..payload).map(|n| (n as u8).wrapping_add(seed)));
-    frame
-}
-
-/// A description: joined from pieces of `size`, or not joined for 0.
-fn described(size: u16) -> VirtioHeader {
-    VirtioHeader {
-        flags: NEEDS_CHECKSUM,
-        kind: if size > 0 { JOINED_UDP } else { 0 },
-        header_len: 42,
-        segment: size,
-        checksum_start: 34,
-        checksum_offset: 6,
     }
 }
 
