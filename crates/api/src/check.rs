@@ -62,6 +62,10 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// Capacity of the gateway on this machine in bit/s. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_bps: Option<u64>,
+    /// Longest piece of a super-frame that is scheduled as one packet, in accounted bytes. Bounds are for packets of this
+    /// length. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_piece_bytes: Option<u32>,
     /// Warnings.
     pub problems: Vec<ProblemReport>,
 }
@@ -219,6 +223,7 @@ impl Checked {
             admission: Admission::for_link(&self.link),
             unreachable: self.unreachable.iter().map(|&leaf| self.link.names.name(leaf).to_owned()).collect(),
             gateway_bps: self.gateway_bps,
+            longest_piece_bytes: Some(self.link.longest_piece()).filter(|&bytes| bytes > 0),
             problems: self.warnings.iter().map(ProblemReport::from).collect(),
         })
     }

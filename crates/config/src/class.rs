@@ -219,7 +219,9 @@ fn field(
             let by = value.word("way to tell hosts apart", &HOST_KEYS, log)?;
             keys::Value::Hosts(Hosts::new(DEFAULT_HOSTS, by)?)
         }
-        Kind::Packets { .. } | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => return None,
+        Kind::Packets { .. } | Kind::Overhead | Kind::Gso | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => {
+            return None;
+        }
     })
 }
 

@@ -1,5 +1,6 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
+mod gso;
 mod head;
 pub(crate) mod pools;
 mod several;
@@ -34,6 +35,7 @@ use crate::tc::kernel::KERNEL_HTB_LEVELS;
 use crate::tree::{self, Built, own_limit};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
+pub use gso::Gso;
 use pools::PoolSpec;
 pub use several::MAX_LINKS;
 
@@ -82,9 +84,11 @@ pub struct LinkFile {
     pub tree: Hierarchy,
     /// Names of the classes.
     pub names: Names,
-    /// Longest frame accepted, in bytes before [`LinkFile::overhead`]; `tree.link().max_packet` is its accounted
-    /// length.
+    /// Longest frame accepted, in bytes before [`LinkFile::overhead`]. `tree.link().max_packet` is its accounted length, or
+    /// that of the longest piece of a super-frame that is scheduled as one.
     pub mtu: u32,
+    /// Treatment of super-frames.
+    pub gso: Gso,
     /// Overhead of each frame on the link.
     pub overhead: Overhead,
     /// The most bytes that a scheduler for this file, with its queues, may take; see [`LinkFile::check_memory`].
@@ -306,9 +310,9 @@ impl LinkFile {
         }
         let (rate, info) = (head.rate?, head.scheduler?);
         let max_queued = head.max_queued.unwrap_or_else(|| default_queued(classes.all.len()));
-        let max_packet = head.overhead.accounted(head.mtu);
+        let longest_frame = head.overhead.accounted(head.mtu);
         let (when_full, transmit_queue, rounds) = (head.when_full, head.transmit_queue, head.rounds);
-        let link = LinkConfig { rate, max_packet, max_queued, when_full, transmit_queue, rounds };
+        let link = LinkConfig { rate, max_packet: longest_frame, max_queued, when_full, transmit_queue, rounds };
         let Built { tree, names, ids } = tree::build(&mut classes, link, head.rate_span.clone(), log)?;
         let mut places = vec![Place::from(head.span.clone()); tree.len()];
         let mut default_queues = vec![false; tree.len()].into_boxed_slice();
@@ -338,6 +342,9 @@ impl LinkFile {
         classids.sort_unstable();
         // The first match of the file counts.
         let matches = classes.matches.iter().map(|&(position, made, _)| (id(position), made)).collect();
+        // Queues are long enough for frames: pieces of super-frames are made as short as their queue.
+        let longest = longest_frame.max(head.gso.longest_piece(rate, longest_frame));
+        let tree = tree.with_max_packet(longest).expect("a piece is shorter than the longest packet of a link");
         let mut file = Self {
             name: head.name,
             ports: [head.input, head.output],
@@ -346,6 +353,7 @@ impl LinkFile {
             tree,
             names,
             mtu: head.mtu,
+            gso: head.gso,
             overhead: head.overhead,
             memory_limit: head.memory_limit,
             matches,
@@ -377,7 +385,7 @@ impl LinkFile {
     /// [`LinkFile::tree`]; `None` for other queues and for inner classes.
     #[must_use]
     pub fn default_queues(&self, tree: &Hierarchy) -> Vec<Option<QueueLimits>> {
-        let link = tree.link();
+        let link = LinkConfig { max_packet: self.longest_frame(), ..tree.link() };
         let mut most = vec![link.rate; tree.len()];
         let mut limits = vec![None; tree.len()];
         // Parents come before their children.
@@ -389,6 +397,25 @@ impl LinkFile {
             }
         }
         limits
+    }
+
+    /// Longest frame in accounted bytes.
+    #[must_use]
+    pub fn longest_frame(&self) -> u32 {
+        self.overhead.accounted(self.mtu)
+    }
+
+    /// Longest piece of a super-frame that the gateway schedules as one packet, in accounted bytes; 0 if there is none.
+    #[must_use]
+    pub fn longest_piece(&self) -> u32 {
+        self.gso.longest_piece(self.tree.link().rate, self.longest_frame())
+    }
+
+    /// Returns the tree for a scheduler that never gets a piece of a super-frame: its largest packet is the longest frame.
+    #[must_use]
+    pub fn tree_of_frames(&self) -> Hierarchy {
+        let tree = self.tree.clone().with_max_packet(self.longest_frame());
+        tree.expect("the length was checked when the file was read")
     }
 
     /// Returns true if the file does not set the queue limit of this class.

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use fairlink_config::link::Gso;
 use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario};
 use fairlink_core::{ClassId, Leniency};
 use proptest::prelude::*;
@@ -139,6 +140,41 @@ fn a_file_with_every_key_is_sound() {
     assert_eq!(scenario.link.names.iter().collect::<Vec<_>>(), ["link", "a", "a1", "b"]);
     let class = |name: &str| *scenario.link.tree.config(scenario.link.names.id(name).unwrap());
     insta::assert_debug_snapshot!((scenario.link.tree.link(), class("a"), class("a1"), &scenario.sources));
+}
+
+#[test]
+fn pieces_of_super_frames_are_as_long_as_their_time_lets_them_and_so_is_the_longest_packet() {
+    let read = |gso: &str, rate: &str| {
+        let text = format!(
+            "[link]\nrate = '{rate}'\nmtu = '1514B'\noverhead = 'ethernet'\n{gso}\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'\nbuffer = '5kB'\n"
+        );
+        LinkFile::parse("gso.toml", text, &LENIENT).unwrap()
+    };
+    let plain = read("", "1gbit");
+    assert_eq!((plain.gso, plain.longest_piece(), plain.tree.link().max_packet), (Gso::Split, 0, 1538));
+    // A link of 1 Gbit/s sends 125 B in a microsecond. Two frames of 1538 B take 24.6 us.
+    for (gso, rate, expected) in [
+        ("gso = 'split'", "1gbit", 0),
+        ("gso = 'auto'", "1gbit", 31_250),
+        ("gso = '0.25ms'", "1gbit", 31_250),
+        ("gso = '1ms'", "1gbit", 73_728),
+        ("gso = '24us'", "1gbit", 0),
+        ("gso = '25us'", "1gbit", 3125),
+        ("gso = 'auto'", "98mbit", 0),
+        ("gso = 'auto'", "99mbit", 3093),
+        ("gso = 'auto'", "100gbit", 73_728),
+    ] {
+        let file = read(gso, rate);
+        assert_eq!(file.longest_piece(), expected, "{gso} at {rate}");
+        assert_eq!(file.tree.link().max_packet, expected.max(1538), "{gso} at {rate}");
+        assert_eq!(file.tree_of_frames().link().max_packet, 1538);
+        // Queues are as long as without it, and nobody is told that a queue is too short for a piece.
+        let without = read("", rate);
+        for class in file.tree.classes() {
+            assert_eq!(file.tree.config(class).limits, without.tree.config(class).limits, "{gso} at {rate}");
+        }
+        assert_eq!(file.warnings.len(), without.warnings.len());
+    }
 }
 
 #[test]

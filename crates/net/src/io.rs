@@ -10,6 +10,7 @@ pub(crate) mod frame_pool;
 pub(crate) mod heap;
 pub(crate) mod huge_pages;
 pub mod interface;
+mod joined_sender;
 mod message_sender;
 pub(crate) mod netlink;
 pub(crate) mod nftables;

@@ -65,7 +65,7 @@ pub use {
         PlainFrames, Stamp, Transport,
     },
     wire::labels::{is_ecn_capable, mark_congestion},
-    wire::segments::{MOST_SEGMENTS, Segments, Unsplittable},
+    wire::segments::{MOST_SEGMENTS, Origin, Segments, Unsplittable},
     wire::virtio::VirtioHeader,
 };
 

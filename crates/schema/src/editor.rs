@@ -81,6 +81,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::Packets { .. } => quantity("p"),
         Kind::Buffer => quantity(&format!("p|{SIZE_UNIT}|{TIME_UNIT}")),
         Kind::Overhead => json!({ "anyOf": [one_of(OVERHEADS.iter().map(|&(word, _)| word)), size()] }),
+        Kind::Gso => json!({ "anyOf": [one_of(["auto", "split"].into_iter()), time()] }),
         Kind::Contract => table([("bytes", size()), ("every", time())], &["bytes", "every"]),
         Kind::Curve { .. } => {
             let burst = table([("burst", size()), ("delay", time()), ("rate", rate())], &["rate"]);

@@ -98,6 +98,8 @@ pub enum Kind {
     },
     /// A word or a size: the bytes that a link adds to a frame.
     Overhead,
+    /// A word or a time: the treatment of super-frames.
+    Gso,
     /// One match of frames, or a list.
     Matches,
     /// The name of a scheduler.

@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fairlink_config::link::Gso;
 use fairlink_core::QueueKind;
 use fairlink_net::{BackendChoice, Gateway, GatewayConfig, Pacing};
 use fairlink_testbed::enter_private_namespace;
@@ -32,15 +33,17 @@ use crate::shared_tcp::{LIMIT, PERCENT, PORTS, Shared, USERS_PART, config, share
 
 /// Environment variable with the run of a process; absent in the first process, which starts one for each run.
 const VARIABLE: &str = "FAIRLINK_TCP_TABLE_RUN";
-/// Schedulers and queues.
-const SHARERS: [[&str; 2]; 7] = [
+/// Schedulers and queues. With `/auto` behind its name, a scheduler has super-frames in pieces of 0.25 ms.
+const SHARERS: [[&str; 2]; 9] = [
     ["bridge", ""],
     ["kernel-htb", FIFO],
     ["htb", FIFO],
     ["hls", FIFO],
+    ["hls/auto", FIFO],
     ["kernel-htb", FQ_CODEL],
     ["htb", FQ_CODEL],
     ["hls", FQ_CODEL],
+    ["hls/auto", FQ_CODEL],
 ];
 const FIFO: &str = "fifo";
 const FQ_CODEL: &str = "fq_codel";
@@ -109,7 +112,11 @@ fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
         }
         scheduler => {
             let queue = if leaf == FIFO { QueueKind::Fifo } else { QueueKind::FqCoDel };
-            let config = GatewayConfig { pacing, backend, ..config(mbit * 1_000_000, scheduler, queue) };
+            let (scheduler, gso) = match scheduler.strip_suffix("/auto") {
+                Some(scheduler) => (scheduler, Gso::Whole(Gso::AUTO)),
+                None => (scheduler, Gso::Split),
+            };
+            let config = GatewayConfig { pacing, backend, gso, ..config(mbit * 1_000_000, scheduler, queue) };
             let gateway = Gateway::open(config).map_err(|error| error.to_string())?;
             share(
                 |stop| Some(gateway.run(stop).unwrap_or_else(|error| panic!("{error}"))),

@@ -363,7 +363,7 @@ fn flood(
         let template = FrameTemplate::new(&Headers::udp(FIRST_PORT + index % config.classes));
         let stamp = Stamp { run: 0, class: ClassId(1), sequence: 0, monotonic_ns: 0, realtime_us: 0 };
         template.write(&mut pool.frame_mut(frame)[..length as usize], &stamp);
-        pool.set_info(frame, FrameInfo { start: 0, len: length, received: Nanos::ZERO, unfinished: None });
+        pool.set_info(frame, FrameInfo { start: 0, len: length, received: Nanos::ZERO, ..FrameInfo::default() });
     }
     let stop = AtomicBool::new(false);
     let (sent, stats) = std::thread::scope(|scope| {

@@ -8,6 +8,8 @@ mod cables;
 mod over_xdp;
 #[path = "support/raw.rs"]
 mod raw;
+#[path = "support/sink.rs"]
+mod sink;
 mod support;
 
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, generator, over_af_xdp, parse, rate};
 use crate::raw::send_described;
+use crate::sink::Sink;
 
 fn main() -> ExitCode {
     let tests: &[support::Test] = &[
@@ -479,8 +482,7 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
     for offload in [Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
         set_offload("gen", offload, true).unwrap();
     }
-    let mut sink = AfPacket::open(&Interface::open("sink").unwrap(), &AfPacketOptions::default()).unwrap();
-    let mut pool = FramePool::new(256, 2000).unwrap();
+    let mut sink = Sink::open("sink");
     // The output computes checksums itself, or leaves them to its peer.
     for on in [false, true] {
         set_offload("out", Offload::TxChecksum, on).unwrap();
@@ -499,16 +501,11 @@ fn unfinished_checksums_and_joined_packets(_: &PrivateNamespace) {
                 (1, 4, 1)
             );
         }
-        let mut arrivals = Vec::new();
-        while arrivals.len() < 5 {
-            sink.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
-        }
+        let packets = sink.next(5);
+        let left = std::mem::take(&mut sink.unfinished);
+        assert_eq!(left, [on && !over_af_xdp(); 5], "the output has the checksum left to it");
         let mut payload: Vec<u8> = Vec::new();
-        for (index, arrival) in arrivals.iter().enumerate() {
-            let left = on && !over_af_xdp();
-            assert_eq!(pool.info(arrival.frame).unfinished.is_some(), left, "the output has the checksum left to it");
-            pool.finish_checksum(arrival.frame);
-            let frame = pool.packet(arrival.frame);
+        for (index, frame) in packets.iter().enumerate() {
             let packet = etherparse::SlicedPacket::from_ethernet(frame).unwrap();
             let (Some(etherparse::NetSlice::Ipv4(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
                 (packet.net, packet.transport)

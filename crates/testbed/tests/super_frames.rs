@@ -7,6 +7,8 @@ mod cables;
 mod over_xdp;
 #[path = "support/raw.rs"]
 mod raw;
+#[path = "support/sink.rs"]
+mod sink;
 mod support;
 #[path = "support/through.rs"]
 mod through;
@@ -17,21 +19,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
+use fairlink_config::link::Gso;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, Nanos, QueueLimits, Share};
 use fairlink_net::{
-    AfPacket, AfPacketOptions, Arrival, Backend, Condition, FailOpen, FramePool, FrameTemplate, GatewayConfig,
-    GatewayStats, Headers, Interface, Offload, Stamp, VirtioHeader, set_offload,
+    FailOpen, FrameTemplate, GatewayConfig, GatewayStats, Headers, Offload, Stamp, VirtioHeader, set_offload,
 };
 use fairlink_report::DropCause;
 use fairlink_testbed::{PrivateNamespace, lay_cables};
 
 use crate::cables::{cables, config, over_af_xdp};
 use crate::raw::{bytes, send_described, tap};
+use crate::sink::Sink;
 use crate::through::{through, until};
 
 fn main() -> ExitCode {
     let tests: &[support::Test] = &[
         ("super_frames_leave_as_the_kernel_itself_would_have_split_them", as_the_kernel_splits_them),
+        ("super_frames_are_sent_whole_to_an_output_that_takes_them", to_an_output_that_takes_them),
         ("the_other_direction_splits_super_frames_too", the_other_direction_splits_super_frames_too),
         ("super_frames_leave_in_the_same_way_where_the_kernel_gives_no_rings", without_rings),
         ("what_the_receiver_has_joined_leaves_as_it_was_sent", what_the_receiver_has_joined),
@@ -144,44 +148,6 @@ fn sum(more: u64, bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Receiver of the frames that arrive at an interface.
-struct Sink {
-    socket: AfPacket,
-    pool: FramePool,
-    arrivals: Vec<Arrival>,
-    taken: usize,
-}
-
-impl Sink {
-    fn open(name: &str) -> Self {
-        let socket = AfPacket::open(&Interface::open(name).unwrap(), &AfPacketOptions::default()).unwrap();
-        Self { socket, pool: FramePool::new(8192, 2048).unwrap(), arrivals: Vec::new(), taken: 0 }
-    }
-
-    /// Returns the next `count` frames, which arrive within some seconds.
-    fn next(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let end = Instant::now() + Duration::from_secs(10);
-        while self.arrivals.len() < self.taken + count {
-            assert!(Instant::now() < end, "{} of {count} frames came", self.arrivals.len() - self.taken);
-            self.socket.receive(&mut self.pool, Nanos::ZERO, 64, &mut self.arrivals).unwrap();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let from = self.taken;
-        self.taken += count;
-        let whole = |arrival: &Arrival| {
-            assert_eq!(arrival.condition, Condition::Whole);
-            self.pool.finish_checksum(arrival.frame);
-            self.pool.packet(arrival.frame).to_vec()
-        };
-        self.arrivals[from..from + count].iter().map(whole).collect()
-    }
-
-    /// Frames that came joined.
-    fn joined(&self) -> usize {
-        self.arrivals.iter().filter(|arrival| matches!(arrival.condition, Condition::Super(_))).count()
-    }
-}
-
 /// Turns on the offloads with which a sender leaves work to others.
 fn offloads_on(name: &str) {
     for offload in [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso] {
@@ -211,9 +177,15 @@ fn shapes() -> Vec<Shape> {
     shapes
 }
 
-/// Sends each shape out of `from`, and out of `kgen` if the kernel has to split it. The gateway's output at `sink` must
-/// equal the kernel's at `ksink`, in the same order if `kept` is set.
+/// As [`compare_joined`], without the number.
 fn compare(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: bool) -> GatewayStats {
+    compare_joined(from, to, config, shapes, kept).0
+}
+
+/// Sends each shape out of `from`, and out of `kgen` if the kernel has to split it. The gateway's output at `sink` must
+/// equal the kernel's at `ksink`, in the same order if `kept` is set. Returns the number of frames that came joined at `sink`,
+/// too.
+fn compare_joined(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: bool) -> (GatewayStats, usize) {
     let (mut sink, mut kernel) = (Sink::open(to), Sink::open("ksink"));
     let all: u64 = shapes.iter().map(|shape| shape.packets() as u64).sum();
     let stats = through(config, |remote| {
@@ -232,10 +204,10 @@ fn compare(from: &str, to: &str, config: GatewayConfig, shapes: &[Shape], kept: 
         }
         until(remote, |stats| stats.counts().sent.packets + stats.gateway().reverse.unwrap().sent.packets >= all);
     });
-    assert_eq!(kernel.joined(), 0, "the kernel was to split them");
+    assert_eq!(kernel.joined, 0, "the kernel was to split them");
     assert_eq!((stats.counts().dropped.packets, stats.gateway().super_packets), (0, 0), "{stats:?}");
     println!("{} super-frames, {} packets", stats.gateway().split_packets, stats.gateway().segments);
-    stats
+    (stats, sink.joined)
 }
 
 /// Checks that `frames` super-frames were split into `packets` packets: by the gateway, or with AF_XDP by the sender
@@ -264,6 +236,40 @@ fn without_rings(_: &PrivateNamespace) {
     let shapes = shapes();
     let stats = compare("gen", "sink", config, &shapes, true);
     split(&stats, shapes.len() as u64, stats.counts().received.packets);
+}
+
+/// The packets that are scheduled as one are sent as one, where the output takes that: the kernel splits them into the packets
+/// that it would have sent. Refused ones are sent one by one.
+fn to_an_output_that_takes_them(_: &PrivateNamespace) {
+    cables();
+    lay_cables(&[("kgen", "ksink")]).unwrap();
+    offloads_on("gen");
+    for (rate, gso, takes) in [
+        (1_000_000_000, Gso::Whole(Nanos::from_millis(1)), true),
+        (1_000_000_000, Gso::Whole(Gso::AUTO), true),
+        (1_000_000_000, Gso::Whole(Gso::AUTO), false),
+        // Packets that leave together are joined again, though each is scheduled alone.
+        (5_000_000_000, Gso::Split, true),
+    ] {
+        match takes {
+            true => offloads_on("out"),
+            false => set_offload("out", Offload::Tso, false).unwrap(),
+        }
+        let config = GatewayConfig { gso, ..config(rate, "hls") };
+        let shapes = shapes();
+        let (stats, joined) = compare_joined("gen", "sink", config, &shapes, true);
+        println!("{rate} bit/s, {gso:?}: {joined} came joined");
+        split(&stats, shapes.len() as u64, stats.counts().received.packets);
+        // An output without TSO still takes datagrams.
+        assert_eq!(joined > shapes.len() / 3, takes, "{joined} of {}", shapes.len());
+    }
+    // The other direction has no queue, so that all of a turn leave together.
+    offloads_on("sink");
+    offloads_on("in");
+    let shapes = shapes();
+    let (stats, joined) = compare_joined("sink", "gen", config(1_000_000, "hls"), &shapes, true);
+    split(&stats, shapes.len() as u64, stats.gateway().reverse.unwrap().received.packets);
+    assert!(joined >= shapes.len(), "{joined} of {}", shapes.len());
 }
 
 fn the_other_direction_splits_super_frames_too(_: &PrivateNamespace) {

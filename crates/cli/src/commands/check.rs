@@ -120,7 +120,7 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
     };
     config.leniency = leniency;
     config.check(ETHERNET_FRAME.max(link.mtu)).map_err(CliError::wrong)?;
-    if link.mtu < ETHERNET_FRAME {
+    if link.overhead.accounted(ETHERNET_FRAME) > link.tree.link().max_packet {
         note(format!(
             "note: an interface with an mtu of 1500 carries frames of up to {ETHERNET_FRAME} B (1514 B and two VLAN tags), and these bounds are for {} B: set mtu = \"{ETHERNET_FRAME}B\" in [link]",
             link.mtu
@@ -188,6 +188,17 @@ fn refuse(problems: Problems, admission: Option<Admission>, out: &mut Out) -> Re
     Err(problems.into())
 }
 
+/// Formats the length of super-frames that are scheduled as one, if there are any.
+fn pieces(link: &LinkFile) -> String {
+    match link.longest_piece() {
+        0 => String::new(),
+        longest => format!(
+            ", super-frames in pieces of up to {longest} B ({}), for which all bounds are",
+            human::time(f64::from(longest) * 8.0 / link.tree.link().rate.bps() as f64)
+        ),
+    }
+}
+
 fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let Checked { link, promised, theorems, .. } = checked;
     let rows = rows.in_text(link)?;
@@ -195,11 +206,12 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     let head = link.tree.link();
     out.paragraph(&format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary), 2)?;
     let size = format!(
-        "{}, {}, {}; frames up to {} B; at most {} packets queued; memory at most {}",
+        "{}, {}, {}; frames up to {} B{}; at most {} packets queued; memory at most {}",
         human::count(link.tree.len() - 1, "class", "classes"),
         human::count(link.tree.leaves().len(), "leaf", "leaves"),
         human::count(link.tree.levels(), "level", "levels"),
         link.mtu,
+        pieces(link),
         head.max_queued,
         show_memory(checked.memory_bytes)
     );

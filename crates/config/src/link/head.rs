@@ -8,7 +8,8 @@ use fairlink_core::{
 };
 use fairlink_schema::keys::{Kind, LINK, LinkKey, MAX_MEMORY, MAX_OVERHEAD, OVERHEADS};
 
-use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, ReadOptions, no_scheduler};
+use super::gso::gso;
+use super::{DEFAULT_MEMORY, DEFAULT_MTU, DEFAULT_SCHEDULER, Gso, ReadOptions, no_scheduler};
 use crate::class::Place;
 use crate::names::refusal;
 use crate::problem::{Log, Problem, ProblemKind, Span};
@@ -26,6 +27,7 @@ pub(super) struct Head<'a> {
     pub(super) rate_span: Span,
     pub(super) scheduler: Option<&'static SchedulerInfo>,
     pub(super) mtu: u32,
+    pub(super) gso: Gso,
     pub(super) overhead: Overhead,
     pub(super) default: Option<(&'a str, Span)>,
     pub(super) max_queued: Option<u32>,
@@ -73,6 +75,7 @@ impl<'a> Head<'a> {
         let scheduler = scheduler(&table, options, log);
         let overhead = table.get("overhead").and_then(|value| overhead(value, log)).unwrap_or(Overhead::NONE);
         let mtu = table.get("mtu").and_then(|value| mtu(value, overhead, log)).unwrap_or(DEFAULT_MTU);
+        let gso = table.get("gso").and_then(|value| gso(value, log)).unwrap_or_default();
         let default = table
             .get("default")
             .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
@@ -100,6 +103,7 @@ impl<'a> Head<'a> {
             rate_span: rate_value.map_or(table.span, Value::span),
             scheduler,
             mtu,
+            gso,
             overhead,
             default,
             max_queued,

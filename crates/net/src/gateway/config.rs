@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use fairlink_config::link::{DEFAULT_MEMORY, LinkFile};
+use fairlink_config::link::{DEFAULT_MEMORY, Gso, LinkFile};
 use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
-use fairlink_core::{ClassId, Hierarchy, Leniency, Nanos, Overhead, SchedulerInfo};
+use fairlink_core::{ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, SchedulerInfo};
 
 use crate::gateway::cable;
+use crate::gateway::data_path::Lengths;
 use crate::gateway::fail_open::FailOpen;
 use crate::gateway::liveness::DEFAULT_STALL;
 use crate::gateway::pools::Pools;
@@ -110,6 +111,10 @@ pub struct GatewayConfig {
     pub default_class: ClassId,
     /// Accounted length of a frame on the link.
     pub overhead: Overhead,
+    /// Longest frame, in accounted bytes. The tree's largest packet is this, or the longest piece of a super-frame.
+    pub longest_frame: u32,
+    /// Treatment of super-frames.
+    pub gso: Gso,
     /// Maximum number of bytes for the scheduler, its queues and the packet pool together.
     pub memory_limit: u64,
     /// Backend.
@@ -170,6 +175,7 @@ impl GatewayConfig {
             input: input.to_owned(),
             output: output.to_owned(),
             own_traffic: false,
+            longest_frame: tree.link().max_packet,
             tree,
             names: Vec::new(),
             scheduler,
@@ -177,6 +183,7 @@ impl GatewayConfig {
             matches: Vec::new(),
             default_class,
             overhead: Overhead::NONE,
+            gso: Gso::Split,
             memory_limit: DEFAULT_MEMORY,
             backend: BackendChoice::default(),
             pacing: Pacing::default(),
@@ -244,9 +251,18 @@ impl GatewayConfig {
         self.names = link.names.iter().map(str::to_owned).collect();
         self.matches.clone_from(&link.matches);
         self.overhead = link.overhead;
+        self.longest_frame = link.longest_frame();
+        self.gso = link.gso;
         self.memory_limit = link.memory_limit;
         self.link = Some(Arc::clone(link));
         Ok(())
+    }
+
+    /// Lengths on its link.
+    pub(crate) fn lengths(&self) -> Lengths {
+        let LinkConfig { rate, max_packet, .. } = self.tree.link();
+        let piece = self.gso.longest_piece(rate, self.longest_frame).min(max_packet);
+        Lengths { frame: self.longest_frame, piece }
     }
 
     /// Name of the link.

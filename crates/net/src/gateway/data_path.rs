@@ -16,8 +16,10 @@
 //!
 //! A super-frame is classified once, by its headers. It is dropped as a whole, without being copied, if the queue of its
 //! class is full, or long while load is shed. Else its packets go to the scheduler over the next turns ([`Splitter`]).
+//! Where the link allows it ([`Lengths::piece`]), several go to it as one: a piece. A piece is one packet for the scheduler
+//! alone. In all counters, in a trace and for the output it is the packets that it consists of.
 //!
-//! At most [`BATCH`] packets wait for each interface. While the output is busy, nothing is dequeued. While the input is
+//! At most [`BATCH`] packets or pieces wait for each interface. While the output is busy, nothing is dequeued. While the input is
 //! busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{Classifier, ethernet};
@@ -26,7 +28,7 @@ use fairlink_report::DropCause;
 
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
-use crate::gateway::splitter::{FOLLOWERS, OF_TURN, Out, Splits, Splitter, SuperFrame};
+use crate::gateway::splitter::{FOLLOWERS, MOST_IN_PIECE, OF_TURN, Out, Splits, Splitter, SuperFrame};
 use crate::gateway::stats::{EdgeCounters, ReverseStats};
 use crate::gateway::trace::{Gone, Passing, TraceWriter};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
@@ -37,6 +39,9 @@ use crate::wire::labels::{Labels, mark_congestion};
 
 /// Profiles one in `SAMPLE_EVERY` busy turns in detail. A prime, so that samples do not alias with the traffic.
 pub(crate) const SAMPLE_EVERY: u64 = 61;
+
+/// Maximum number of packets that wait for the output: a batch of pieces.
+pub(crate) const MOST_OUTGOING: usize = BATCH * MOST_IN_PIECE;
 
 /// Maximum number of additional batches in a turn while it sheds.
 const SHED_BATCHES: usize = 16;
@@ -62,12 +67,22 @@ impl Sampled {
     }
 }
 
+/// Lengths on the link, in accounted bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    /// Longest frame.
+    pub(crate) frame: u32,
+    /// Longest piece of a super-frame; 0 if its packets are scheduled one by one.
+    pub(crate) piece: u32,
+}
+
 /// The class-dependent parts of a data path, and additional frames for its pool.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) classifier: Classifier,
     pub(crate) labels: Labels,
     pub(crate) overhead: Overhead,
+    pub(crate) lengths: Lengths,
     pub(crate) counters: EdgeCounters,
     pub(crate) queues: QueueLengths,
     pub(crate) splitter: Splitter,
@@ -84,6 +99,7 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) classifier: Classifier,
     pub(crate) labels: Labels,
     pub(crate) overhead: Overhead,
+    lengths: Lengths,
     pub(crate) counters: EdgeCounters,
     pub(crate) queues: QueueLengths,
     pub(crate) splitter: Splitter,
@@ -107,7 +123,8 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) tap: Option<Box<TraceWriter>>,
     arrivals: Vec<Arrival>,
     intake: Vec<Packet>,
-    /// Packets from the scheduler that wait for the output; `frames` is scratch space for their frames.
+    /// Packets from the scheduler that wait for the output, those of pieces one by one; `frames` is scratch space for
+    /// their frames.
     outgoing: Vec<Packet>,
     frames: Vec<u32>,
     /// Frames of the other direction that wait for the input.
@@ -139,6 +156,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         classifier: Classifier,
         labels: Labels,
         overhead: Overhead,
+        lengths: Lengths,
         counters: EdgeCounters,
         queues: QueueLengths,
         splitter: Splitter,
@@ -152,6 +170,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             classifier,
             labels,
             overhead,
+            lengths,
             counters,
             queues,
             splitter,
@@ -167,8 +186,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             tap: None,
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH + OF_TURN),
-            outgoing: Vec::with_capacity(BATCH),
-            frames: Vec::with_capacity(BATCH),
+            outgoing: Vec::with_capacity(MOST_OUTGOING),
+            frames: Vec::with_capacity(MOST_OUTGOING),
             back: Vec::with_capacity(BATCH),
             moved: false,
             sampling: false,
@@ -231,13 +250,14 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Switches to other classes. `class_map` maps each old class to its successor. The replaced parts are left in
     /// `parts`. Does not allocate.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, class_map: &[Option<ClassId>]) {
-        let Parts { classifier, labels, overhead, counters, queues, splitter, growth } = parts;
+        let Parts { classifier, labels, overhead, lengths, counters, queues, splitter, growth } = parts;
         counters.inherit(&self.counters, class_map);
         queues.inherit(&self.queues, class_map);
         labels.inherit(&mut self.labels, class_map);
         std::mem::swap(&mut self.classifier, classifier);
         std::mem::swap(&mut self.labels, labels);
         std::mem::swap(&mut self.overhead, overhead);
+        std::mem::swap(&mut self.lengths, lengths);
         std::mem::swap(&mut self.counters, counters);
         std::mem::swap(&mut self.queues, queues);
         let Self { classifier, labels, pool, .. } = self;
@@ -271,21 +291,32 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
         let began = self.lap();
         let mut batch = std::mem::take(&mut self.intake);
-        let Self { splitter, pool, queues, counters, overhead, tap, shedding, .. } = self;
+        let Self { splitter, pool, queues, counters, overhead, lengths, tap, shedding, .. } = self;
         splitter.turn(
             pool,
             OF_TURN,
             &mut (queues, counters, tap, &mut batch),
             |(queues, ..), class| queues.refuses(class, *shedding),
+            |(queues, ..), frame| {
+                let each = overhead.accounted(frame.segments.len(frame.left().start) as u32);
+                queues.room(frame.class, each, lengths.piece)
+            },
             |(queues, counters, tap, batch), pool, out, bytes| match out {
-                Out::Packet(mut packet) => {
-                    let frame = packet.handle as u32;
-                    if let Some(tap) = tap {
-                        pool.finish_checksum(frame);
-                        tap.came(frame);
+                Out::Packet(mut packet, count) => {
+                    let mut next = Some(packet.handle as u32);
+                    packet.len = 0;
+                    while let Some(frame) = next {
+                        if let Some(tap) = tap {
+                            pool.finish_checksum(frame);
+                            tap.came(frame);
+                        }
+                        packet.len += overhead.accounted(pool.info(frame).len);
+                        next = pool.next(frame);
                     }
-                    packet.len = overhead.accounted(packet.len);
-                    queues.entered(packet.class);
+                    queues.entered(packet.class, count);
+                    if count > 1 {
+                        counters.further(packet.class).received += u64::from(count) - 1;
+                    }
                     batch.push(packet);
                 }
                 Out::Dropped(frame, cause) => drop_rest(&frame, bytes, (now, cause), pool, (overhead, counters, tap)),
@@ -307,19 +338,27 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.output.reclaim(&mut self.pool);
     }
 
-    /// Returns the frame of a packet to the pool that was in the scheduler when the gateway ended.
-    pub(crate) fn take_back(&mut self, packet: &Packet) {
-        if let Some(tap) = &mut self.tap {
-            tap.gone(packet.handle as u32, passing(&self.pool, packet), Gone::Queued);
+    /// Returns the frames of a packet or a piece to the pool that was in the scheduler when the gateway ended. Returns
+    /// their number.
+    pub(crate) fn take_back(&mut self, packet: Packet) -> u64 {
+        let mut count = 0;
+        let mut rest = Some(packet);
+        while let Some(packet) = rest {
+            let (packet, others) = apart(&mut self.pool, &self.overhead, packet);
+            if let Some(tap) = &mut self.tap {
+                tap.gone(packet.handle as u32, passing(&self.pool, &packet), Gone::Queued);
+            }
+            self.pool.give_back(packet.handle as u32);
+            (rest, count) = (others, count + 1);
         }
-        self.pool.give_back(packet.handle as u32);
+        count
     }
 
     /// Returns all frames outside of the scheduler to the pool. Returns true if the pool is complete then, as it is if
     /// the scheduler has no packets.
     pub(crate) fn release(&mut self) -> bool {
         while let Some(packet) = self.outgoing.pop() {
-            self.take_back(&packet);
+            self.take_back(packet);
         }
         self.back.drain(..).for_each(|frame| self.pool.give_back(frame));
         self.forget_super_frames();
@@ -335,7 +374,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if self.sampling { self.clock.worked() } else { Nanos::ZERO }
     }
 
-    /// Packets waiting for the output: at most [`BATCH`].
+    /// Packets waiting for the output: at most [`MOST_OUTGOING`].
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Packet> {
         self.outgoing.iter()
     }
@@ -382,7 +421,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let Self { splitter, reverse_splitter, pool, .. } = self;
         for splitter in [Some(splitter), reverse_splitter.as_mut()].into_iter().flatten() {
             splitter.clear(DropCause::Purged, |out, _| {
-                if let Out::Packet(packet) = out {
+                if let Out::Packet(packet, _) = out {
                     pool.give_back(packet.handle as u32);
                 }
             });
@@ -398,14 +437,14 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         Some(stats)
     }
 
-    /// Returns true if each used frame is in its place, with `queued` packets in the scheduler.
+    /// Returns true if each used frame is in its place, with `queued` packets or pieces in the scheduler.
     pub(crate) fn pool_agrees(&self, queued: u64) -> bool {
         let in_use = self.pool.frames() - self.pool.free();
         let held = self.input.held() + self.output.held();
         let owned = self.input.owned() + self.output.owned();
         let behind = self.splitters().map(Splitter::frames).sum::<usize>();
         let known = held + owned + behind + self.outgoing.len() + self.back.len();
-        in_use as u64 == known as u64 + queued
+        in_use as u64 == known as u64 + queued + u64::from(self.queues.all_further())
     }
 
     /// Returns true if fetched frames wait for the next turn, and the pool has room for them.
@@ -503,8 +542,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                     room,
                     &mut (&mut stats, &mut self.back),
                     |_, _| None,
+                    |_, _| 1,
                     |(stats, back), _, out, _| {
-                        if let Out::Packet(packet) = out {
+                        if let Out::Packet(packet, _) = out {
                             stats.received.count(packet.len);
                             back.push(packet.handle as u32);
                         }
@@ -556,6 +596,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 _ if len < ethernet::HEADER as u32 => Some(DropCause::Runt),
                 _ if self.discarding => Some(DropCause::Stale),
                 Condition::Whole if self.shedding && self.queues.is_long(class) => Some(DropCause::Shed),
+                // The scheduler has the longest piece as its limit.
+                Condition::Whole if self.overhead.accounted(len) > self.lengths.frame => Some(DropCause::TooLong),
                 Condition::Whole => None,
                 Condition::TooLong => Some(DropCause::TooLong),
                 Condition::Joined => Some(DropCause::Joined),
@@ -581,7 +623,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 }
                 None => {
                     let label = self.labels.label(class, &headers, bytes);
-                    self.queues.entered(class);
+                    self.queues.entered(class, 1);
                     batch.push(Packet { handle: u64::from(frame) | label, len, class });
                 }
                 Some(cause) => self.drop_fetched(now, frame, class, (len, on_wire), cause),
@@ -614,8 +656,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let bytes = self.pool.packet(frame);
         let headers = self.labels.headers(bytes);
         let class = self.classifier.classify(&headers.key);
+        let each = self.overhead.accounted(self.input.segments(number).len(0) as u32);
         let cause = match self.discarding {
             true => Some(DropCause::Stale),
+            false if each > self.lengths.frame => Some(DropCause::TooLong),
             false => self.queues.refuses(class, self.shedding),
         };
         let label = if cause.is_none() { self.labels.label(class, &headers, bytes) } else { 0 };
@@ -648,7 +692,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 count += frame.left().len() as u64;
                 drop_rest(&frame, bytes, dropped, pool, (overhead, counters, tap));
             }
-            Out::Packet(packet) => {
+            Out::Packet(packet, _) => {
                 count += 1;
                 counters.dropped_before(packet.class, overhead.accounted(packet.len), DropCause::Stale);
                 pool.give_back(packet.handle as u32);
@@ -663,7 +707,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 };
                 match out {
                     Out::Dropped(frame, _) => frame.left().for_each(|index| lost(frame.segments.len(index) as u32)),
-                    Out::Packet(packet) => {
+                    Out::Packet(packet, _) => {
                         lost(packet.len);
                         pool.give_back(packet.handle as u32);
                     }
@@ -683,19 +727,42 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        let class = packet.class;
+        let mut count = 0;
+        let mut rest = Some(packet);
+        while let Some(packet) = rest {
+            let (packet, others) = apart(&mut self.pool, &self.overhead, packet);
+            if let Some(tap) = &mut self.tap {
+                let gone = Gone::Dropped(now, reason.into());
+                tap.gone(packet.handle as u32, passing(&self.pool, &packet), gone);
+            }
+            self.pool.give_back(packet.handle as u32);
+            (rest, count) = (others, count + 1);
+        }
         // Packets of a removed class went with it: its number may now belong to another class.
-        if reason != DropReason::ClassRemoved {
-            self.queues.left(packet.class);
+        let is_removed = reason == DropReason::ClassRemoved;
+        if !is_removed {
+            self.queues.left(class, count);
         }
-        if let Some(tap) = &mut self.tap {
-            let gone = Gone::Dropped(now, reason.into());
-            tap.gone(packet.handle as u32, passing(&self.pool, &packet), gone);
+        if count > 1 {
+            let counted = if is_removed { ClassId::ROOT } else { class };
+            self.counters.further(counted).dropped[reason.index()] += u64::from(count) - 1;
         }
-        self.pool.give_back(packet.handle as u32);
     }
 
     fn marked(&mut self, _now: Nanos, packet: &Packet) {
-        mark_congestion(self.pool.packet_mut(packet.handle as u32));
+        let first = packet.handle as u32;
+        mark_congestion(self.pool.packet_mut(first));
+        let mut next = self.pool.next(first);
+        if next.is_none() {
+            // Its neighbors do not have the mark.
+            self.pool.set_apart(first);
+        }
+        while let Some(frame) = next {
+            mark_congestion(self.pool.packet_mut(frame));
+            self.counters.further(packet.class).marked += 1;
+            next = self.pool.next(frame);
+        }
     }
 
     fn moved(&mut self, packet: &mut Packet) {
@@ -724,11 +791,18 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
     }
 
     fn transmit(&mut self, now: Nanos, packet: Packet, _done: Nanos) {
-        self.queues.left(packet.class);
-        if let Some(tap) = &mut self.tap {
-            tap.left(packet.handle as u32, now);
+        let class = packet.class;
+        let mut count = 0;
+        let mut rest = Some(packet);
+        while let Some(packet) = rest {
+            let (packet, others) = apart(&mut self.pool, &self.overhead, packet);
+            if let Some(tap) = &mut self.tap {
+                tap.left(packet.handle as u32, now);
+            }
+            self.outgoing.push(packet);
+            (rest, count) = (others, count + 1);
         }
-        self.outgoing.push(packet);
+        self.queues.left(class, count);
     }
 
     fn flush(&mut self, now: Nanos) {
@@ -738,6 +812,17 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
             self.sampled.send += self.lap().saturating_sub(started).0;
         }
     }
+}
+
+/// Takes the first packet out of a piece, and returns it and the rest. The last one has what is left of the accounted bytes:
+/// a reload may have changed the overhead since.
+#[inline]
+fn apart(pool: &mut FramePool, overhead: &Overhead, packet: Packet) -> (Packet, Option<Packet>) {
+    let Packet { handle, len, class } = packet;
+    let Some(next) = pool.unchain(handle as u32) else { return (Packet { handle, len, class }, None) };
+    let own = overhead.accounted(pool.info(handle as u32).len).min(len);
+    let rest = Packet { handle: handle >> 32 << 32 | u64::from(next), len: len - own, class };
+    (Packet { handle, len: own, class }, Some(rest))
 }
 
 /// Counters and trace of dropped packets, and the lengths that they count with.

@@ -1,12 +1,13 @@
 //! Resource needs of a gateway that follow from its configuration and the frame lengths of its interfaces. Checked at
 //! the start and at each change.
 
-use fairlink_core::{Counters, Hierarchy, Members, OutOfMemory};
+use fairlink_core::{Counters, Hierarchy, LinkConfig, Members, OutOfMemory};
 
 use crate::gateway::account::{DelayCounts, MAX_HISTOGRAMS, Snapshot};
 use crate::gateway::config::{GatewayConfig, LongFrames};
-use crate::gateway::data_path::RealPath;
+use crate::gateway::data_path::{MOST_OUTGOING, RealPath};
 use crate::gateway::open_error::OpenError;
+use crate::gateway::splitter::{OF_PIECE, OF_TURN};
 use crate::gateway::stats::MemoryBound;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
@@ -68,7 +69,14 @@ impl Needs {
         frame_bytes: u32,
     ) -> Result<Self, OpenError> {
         let queued = most_queued(&config.tree);
-        let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve());
+        // A piece is one packet for the limits of the scheduler. Its other packets fill queues to their limits once more.
+        let pieces = match backend {
+            BackendKind::AfPacket if config.lengths().piece > 0 => {
+                queued.saturating_add((MOST_OUTGOING + (OF_PIECE - 1) * OF_TURN) as u32)
+            }
+            _ => 0,
+        };
+        let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve()).saturating_add(pieces);
         let frames = config.pool_frames.unwrap_or(needed);
         if frames < needed {
             return Err(OpenError::PoolTooSmall { frames, queued, needed });
@@ -113,24 +121,40 @@ pub(super) fn fit_largest_packet(
 ) -> Result<(), OpenError> {
     let name = if config.own_traffic { &config.output } else { &input.name };
     let untagged = config.overhead.accounted(input.untagged_frame());
-    let limit = config.tree.link().max_packet;
+    let limit = config.longest_frame;
     if untagged <= limit {
         return Ok(());
     }
     match config.long_frames {
         LongFrames::Accept => {
             let tagged = config.overhead.accounted(input.largest_frame());
-            config.tree = config.tree.clone().with_max_packet(tagged)?;
-            notes.push(format!(
-                "{name} carries frames of up to {} B, up to {tagged} B on the link with VLAN tags, above the link file's maximum of {limit} B; they are accepted, but bounds are printed for {limit} B: set mtu = \"{}B\" to print larger ones",
-                input.untagged_frame(),
-                input.largest_frame()
-            ));
+            config.longest_frame = tagged;
+            let printed = config.tree.link().max_packet;
+            let mut note = format!(
+                "{name} carries frames of up to {} B, up to {tagged} B on the link with VLAN tags, above the link file's maximum of {limit} B; they are accepted",
+                input.untagged_frame()
+            );
+            if tagged > printed {
+                config.tree = config.tree.clone().with_max_packet(tagged)?;
+                let mtu = input.largest_frame();
+                note += &format!(", but bounds are printed for {printed} B: set mtu = \"{mtu}B\" to print larger ones");
+            }
+            notes.push(note);
         }
         LongFrames::Drop => notes.push(format!(
             "{name} carries frames of up to {} B; those above {limit} B on the link are dropped as too long",
             input.untagged_frame()
         )),
+    }
+    Ok(())
+}
+
+/// Raises the link's largest packet to the longest piece of a super-frame. A link file has done that already.
+pub(super) fn fit_pieces(config: &mut GatewayConfig) -> Result<(), OpenError> {
+    let LinkConfig { rate, max_packet, .. } = config.tree.link();
+    let piece = config.gso.longest_piece(rate, config.longest_frame);
+    if piece > max_packet {
+        config.tree = config.tree.clone().with_max_packet(piece)?;
     }
     Ok(())
 }

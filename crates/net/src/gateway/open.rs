@@ -11,7 +11,7 @@ use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
 use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::Liveness;
-use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
+use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, fit_pieces, has_room};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::queue_lengths::QueueLengths;
@@ -50,7 +50,7 @@ impl Gateway {
         let classifier = Classifier::new(&config.matches, config.default_class);
         let delays = DelayTable::new(&config.tree);
         let counters = EdgeCounters::new(delays.clone());
-        let queues = QueueLengths::new(&config.tree);
+        let queues = QueueLengths::new(&config.tree, config.longest_frame);
         let splitter = Splitter::new(config.tree.len());
         // The other direction has one, too, with a single class.
         let splitters = if config.reverse { 2 } else { 1 };
@@ -81,6 +81,7 @@ impl Gateway {
             classifier,
             labels,
             config.overhead,
+            config.lengths(),
             counters,
             queues,
             splitter,
@@ -129,6 +130,7 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
         ));
     }
     fit_largest_packet(config, input, notes)?;
+    fit_pieces(config)?;
     // Check before the scheduler allocates. Other backends need more, and fall back to packet sockets if that is too
     // much.
     let needs = Needs::for_config(config, BackendKind::AfPacket, frame_bytes([input, output]))?;

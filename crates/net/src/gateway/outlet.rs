@@ -126,6 +126,9 @@ impl Outlet {
                 let longest = frames[done..done + accepted].iter().map(|&frame| pool.info(frame).len).max();
                 done += accepted;
                 self.took(longest.unwrap_or(0));
+                // The frames that have left are used first for the next arrivals, while they are still in the
+                // processor's cache.
+                backend.reclaim(pool);
             }
             if done == frames.len() {
                 break;
@@ -154,9 +157,6 @@ impl Outlet {
             done += 1;
         }
         self.moved += done as u64;
-        // The frames that have left are used first for the next arrivals, while they are still in the processor's
-        // cache.
-        backend.reclaim(pool);
         (done, gone)
     }
 

@@ -273,8 +273,9 @@ impl RunningConfig {
             classifier: Classifier::new(&config.matches, config.default_class),
             labels: Labels::salted(&config.tree, self.salt.clone()).map_err(OpenError::from)?,
             overhead: config.overhead,
+            lengths: config.lengths(),
             counters: EdgeCounters::new(delays.clone()),
-            queues: QueueLengths::new(&config.tree),
+            queues: QueueLengths::new(&config.tree, config.longest_frame),
             splitter: Splitter::to_inherit(config.tree.len()),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
@@ -322,6 +323,11 @@ impl RunningConfig {
         check_classes(&config)?;
         let mut of_interfaces = Vec::new();
         fit_largest_packet(&mut config, &self.input, &mut of_interfaces)?;
+        // Pieces that are queued stay whole, though the new configuration makes shorter ones.
+        let queued = self.config.lengths().piece;
+        if config.tree.link().max_packet < queued {
+            config.tree = config.tree.clone().with_max_packet(queued).map_err(ReloadError::Tree)?;
+        }
         let needs = self.needs(&config)?;
         if config.tree.link().max_packet != self.config.tree.link().max_packet {
             notes.append(&mut of_interfaces);
@@ -498,16 +504,17 @@ fn explain(error: ReconfigureError, config: &GatewayConfig) -> ReloadError {
 }
 
 /// Passes drops on and counts them.
-struct Counting<'a, D> {
-    sink: &'a mut D,
+struct Counting<'a, I, O, C> {
+    sink: &'a mut DataPath<I, O, C>,
     committed: &'a mut Committed,
 }
 
-impl<D: DropSink> DropSink for Counting<'_, D> {
+impl<I: Backend, O: Backend, C: Clock> DropSink for Counting<'_, I, O, C> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
+        let count = self.sink.pool.chained(packet.handle as u32).count() as u64;
         match reason {
-            DropReason::ClassRemoved => self.committed.removed_packets += 1,
-            _ => self.committed.dropped_packets += 1,
+            DropReason::ClassRemoved => self.committed.removed_packets += count,
+            _ => self.committed.dropped_packets += count,
         }
         self.sink.dropped(now, packet, reason);
     }
@@ -536,7 +543,7 @@ impl PendingChange {
         self.retired = Some(driver.scheduler_mut().commit(change, now, &mut sink));
         driver.set_rate(self.config.tree.link().rate);
         self.committed.generation = self.generation.number;
-        self.committed.kept_packets = driver.scheduler().backlog().packets;
+        self.committed.kept_packets = driver.scheduler().backlog().packets + u64::from(data_path.queues.all_further());
         self.committed.took_s = data_path.clock.now().saturating_sub(now).0 as f64 / 1e9;
     }
 }

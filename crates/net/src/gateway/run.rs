@@ -261,8 +261,7 @@ impl Gateway {
         let Self { driver, data_path, .. } = self;
         let mut left = data_path.outgoing_packets();
         driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: fairlink_core::Packet, _| {
-            data_path.take_back(&packet);
-            left += 1;
+            left += data_path.take_back(packet);
         });
         last.gateway.pool_agrees &= left == queued.packets && data_path.release();
         last

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::{AddAssign, Deref};
 use std::sync::Arc;
 
-use fairlink_core::{Amount, ClassId, Nanos};
+use fairlink_core::{Amount, ClassId, Counters, DropReason, Nanos};
 use fairlink_report::{ByCause, ClassReport, Content, DropCause, LinkReport, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,12 +36,33 @@ pub(crate) struct ClassEdges {
     pub(crate) dropped_before: Amount,
     /// Accepted by the output.
     pub(crate) sent: Amount,
+    /// Packets in the scheduler that its own counters do not have.
+    further: Further,
+}
+
+/// Packets of pieces, without the first of each. The scheduler counts a piece as one packet, with the bytes of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Further {
+    pub(crate) received: u64,
+    pub(crate) marked: u64,
+    /// By [`DropReason::index`].
+    pub(crate) dropped: [u64; DropReason::ALL.len()],
+}
+
+impl Further {
+    /// Adds them to the counters of the scheduler.
+    fn add_to(&self, counters: &mut Counters) {
+        counters.received.packets += self.received;
+        counters.marked.packets += self.marked;
+        counters.dropped.iter_mut().zip(self.dropped).for_each(|(count, further)| count.packets += further);
+    }
 }
 
 /// Causes of drops at the edges of the scheduler. [`DropCause::TooLong`] and [`DropCause::Stale`] occur on both sides, and
-/// [`DropCause::QueuePackets`] in the scheduler, too.
-const EDGE_CAUSES: [DropCause; 8] = [
+/// [`DropCause::QueuePackets`] and [`DropCause::TotalPackets`] in the scheduler, too.
+const EDGE_CAUSES: [DropCause; 9] = [
     DropCause::QueuePackets,
+    DropCause::TotalPackets,
     DropCause::TooLong,
     DropCause::Runt,
     DropCause::Checksum,
@@ -52,6 +73,11 @@ const EDGE_CAUSES: [DropCause; 8] = [
 ];
 
 impl ClassEdges {
+    /// Adds the packets that the scheduler's counters do not have.
+    pub(crate) fn add_further(&self, counters: &mut Counters) {
+        self.further.add_to(counters);
+    }
+
     fn drop(&mut self, packets: u64, len: u32, cause: DropCause) {
         let place = EDGE_CAUSES.iter().position(|&edge| edge == cause);
         debug_assert!(place.is_some(), "{cause:?} is a cause of the scheduler");
@@ -73,6 +99,9 @@ impl AddAssign<&Self> for ClassEdges {
         self.dropped.iter_mut().zip(&other.dropped).for_each(|(count, &other)| *count += other);
         self.dropped_before += other.dropped_before;
         self.sent += other.sent;
+        self.further.received += other.further.received;
+        self.further.marked += other.further.marked;
+        self.further.dropped.iter_mut().zip(other.further.dropped).for_each(|(count, other)| *count += other);
     }
 }
 
@@ -116,6 +145,11 @@ impl EdgeCounters {
     /// Counts a packet of `len` accounted bytes that was dropped behind the scheduler.
     pub(crate) fn dropped_behind(&mut self, class: ClassId, len: u32, cause: DropCause) {
         self.classes[class.index()].drop(1, len, cause);
+    }
+
+    /// The packets of `class` that the scheduler does not count, to be counted.
+    pub(crate) fn further(&mut self, class: ClassId) -> &mut Further {
+        &mut self.classes[class.index()].further
     }
 
     /// Takes over the counters of `old`; `class_map` maps old classes to their successors. Counters of classes without

@@ -22,6 +22,7 @@ use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError,
 use crate::io::bpf::Program;
 use crate::io::frame_pool::FramePool;
 use crate::io::interface::{self, Interface};
+use crate::io::joined_sender::{self, JoinedSender};
 use crate::io::message_sender::MessageSender;
 use crate::io::packet_ring::{self, RingReception, RingSender};
 use crate::io::packet_socket;
@@ -73,6 +74,11 @@ impl Default for AfPacketOptions {
 /// Time between looks at the socket's error while nothing arrives, and at the mtu while frames are sent.
 const LOOK: Nanos = Nanos::from_millis(1);
 const LOOK_AT_MTU: Nanos = Nanos::from_millis(100);
+/// Time without joined frames after the output has refused one.
+const JOIN_AGAIN: Nanos = Nanos::from_secs(1);
+
+/// Maximum number of frames accepted before [`Backend::reclaim`].
+const LEFT: usize = 4 * BATCH;
 
 /// The way of received frames.
 enum Receiving {
@@ -93,6 +99,10 @@ pub struct AfPacket {
     sender: OwnedFd,
     receiving: Receiving,
     sending: Sending,
+    /// Sender of packets that are joined again, if the kernel reads descriptions; and when it is used again after the
+    /// output has refused a joined frame.
+    joining: Option<JoinedSender>,
+    joins_from: Nanos,
     /// Reason why a socket has no ring; `None` if both have one.
     ringless: Option<io::Error>,
     /// The interface's largest packet, and when it is asked for again.
@@ -106,7 +116,7 @@ pub struct AfPacket {
     note: Option<String>,
     /// Reason why the kernel does not describe frames; `None` if it does.
     undescribed: Option<io::Error>,
-    /// Frames that the kernel has copied and that are not back in the pool yet; at most [`BATCH`].
+    /// Frames that the kernel has copied and that are not back in the pool yet; at most [`LEFT`].
     left: Vec<u32>,
     counters: BackendCounters,
     buffers: (u32, u32),
@@ -146,7 +156,7 @@ impl AfPacket {
         ] {
             sys::set_option(&receiver, libc::SOL_PACKET, option, &on).map_err(failed(what))?;
         }
-        let describe = |socket| match options.split {
+        let describe = |socket: &OwnedFd| match options.split {
             true => sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &on),
             false => Err(io::Error::new(io::ErrorKind::Unsupported, "not requested")),
         };
@@ -184,20 +194,26 @@ impl AfPacket {
             packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
         }
 
-        let sender = packet_socket::open().map_err(failed("opening a packet socket"))?;
-        if options.qdisc_bypass {
-            sys::set_option(&sender, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
-                .map_err(failed("bypassing the queueing discipline"))?;
-        }
-        if options.mark != 0 {
-            sys::set_option(&sender, libc::SOL_SOCKET, libc::SO_MARK, &options.mark)
-                .map_err(failed("marking sent frames"))?;
-        }
-        if undescribed.is_none() {
-            describe(&sender).map_err(failed("requesting headers that describe frames, for the sending socket"))?;
-        }
-        let send_buffer =
-            packet_socket::set_send_buffer(&sender, options.send_buffer).map_err(failed("sizing the send buffer"))?;
+        let open_sender = || {
+            let sender = packet_socket::open().map_err(failed("opening a packet socket"))?;
+            if options.qdisc_bypass {
+                sys::set_option(&sender, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
+                    .map_err(failed("bypassing the queueing discipline"))?;
+            }
+            if options.mark != 0 {
+                sys::set_option(&sender, libc::SOL_SOCKET, libc::SO_MARK, &options.mark)
+                    .map_err(failed("marking sent frames"))?;
+            }
+            if undescribed.is_none() {
+                describe(&sender).map_err(failed("requesting headers that describe frames, for the sending socket"))?;
+            }
+            let bytes = packet_socket::set_send_buffer(&sender, options.send_buffer)
+                .map_err(failed("sizing the send buffer"))?;
+            Ok((sender, bytes))
+        };
+        let bind =
+            |sender| packet_socket::bind(sender, interface.index, 0).map_err(failed("binding the sending socket"));
+        let (sender, mut send_buffer) = open_sender()?;
         let sending = match options.rings && undescribed.is_none() {
             true => RingSender::new(&sender, longest, 2 * options.send_buffer as usize).map_err(Some),
             false => Err(None),
@@ -209,7 +225,16 @@ impl AfPacket {
             },
             Sending::Ring,
         );
-        packet_socket::bind(&sender, interface.index, 0).map_err(failed("binding the sending socket"))?;
+        bind(&sender)?;
+        let joining = match undescribed {
+            None => {
+                let (socket, bytes) = open_sender()?;
+                bind(&socket)?;
+                send_buffer = send_buffer.saturating_add(bytes);
+                Some(JoinedSender::new(socket))
+            }
+            Some(_) => None,
+        };
 
         Ok(Self {
             name: interface.name.clone(),
@@ -217,6 +242,8 @@ impl AfPacket {
             sender,
             receiving,
             sending,
+            joining,
+            joins_from: Nanos::ZERO,
             ringless,
             mtu: interface.mtu as usize,
             next_look_at_mtu: Nanos::ZERO,
@@ -225,7 +252,7 @@ impl AfPacket {
             is_quiet: false,
             note: None,
             undescribed,
-            left: Vec::with_capacity(BATCH),
+            left: Vec::with_capacity(LEFT),
             counters: BackendCounters::default(),
             buffers: (received, send_buffer),
         })
@@ -332,8 +359,8 @@ impl AfPacket {
         self.note.take()
     }
 
-    /// Number of `frames` that the interface carries, from the front. With a description, the kernel leaves this decision
-    /// to the interface, which drops a frame that is too long in silence.
+    /// Number of `frames` that the interface carries, from the front. For a ring with descriptions, and for a joined frame,
+    /// the kernel leaves this decision to the interface, which drops a frame that is too long in silence.
     fn fitting(&mut self, pool: &FramePool, frames: &[u32]) -> usize {
         let Some(&last) = frames.last() else { return 0 };
         let now = pool.info(last).received;
@@ -348,6 +375,49 @@ impl AfPacket {
         }
         self.look_at_mtu();
         count(self.mtu)
+    }
+
+    /// Sends `frames`: consecutive packets of a super-frame joined, if the output takes that, and others one by one. Returns
+    /// how many were accepted, from the front, and the kernel's answer to the next one.
+    fn send_fitting(&mut self, pool: &mut FramePool, frames: &[u32]) -> (usize, Option<io::Error>) {
+        let mut done = 0;
+        while let Some(&first) = frames.get(done) {
+            let rest = &frames[done..];
+            let now = pool.info(first).received;
+            let pairs = || rest.windows(2).map(|pair| are_consecutive(pool, pair[0], pair[1]));
+            let mut alone = rest.len();
+            if let Some(joining) = &mut self.joining
+                && now >= self.joins_from
+            {
+                let run = 1 + pairs().take(joined_sender::MOST - 1).take_while(|&joinable| joinable).count();
+                alone = pairs().position(|joinable| joinable).unwrap_or(alone);
+                if run > 1 {
+                    match joining.send(pool, &rest[..run]) {
+                        Ok(()) => {
+                            done += run;
+                            continue;
+                        }
+                        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+                            return (done, Some(error));
+                        }
+                        // The packets may be accepted one by one. If not, they meet the same error.
+                        Err(_) => {
+                            self.joins_from = now.saturating_add(JOIN_AGAIN);
+                            alone = rest.len();
+                        }
+                    }
+                }
+            }
+            let (accepted, error) = match &mut self.sending {
+                Sending::Messages(sender) => sender.send(&self.sender, pool, &rest[..alone]),
+                Sending::Ring(ring) => ring.send(&self.sender, pool, &rest[..alone]),
+            };
+            done += accepted;
+            if error.is_some() || accepted == 0 {
+                return (done, error);
+            }
+        }
+        (done, None)
     }
 
     fn look_at_mtu(&mut self) {
@@ -372,6 +442,14 @@ impl AfPacket {
             Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => BackendError::Gone { interface, source },
             _ => BackendError::System { interface, what, source },
         }
+    }
+}
+
+/// Returns true if the packet in `next` comes directly behind that in `frame` in one super-frame.
+fn are_consecutive(pool: &FramePool, frame: u32, next: u32) -> bool {
+    match [frame, next].map(|frame| pool.info(frame).origin) {
+        [Some(origin), Some(next)] => origin.precedes(next),
+        _ => false,
     }
 }
 
@@ -468,16 +546,10 @@ impl Backend for AfPacket {
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
-        let frames = &frames[..frames.len().min(BATCH - self.left.len())];
-        let fit = match &self.sending {
-            Sending::Ring(_) => self.fitting(pool, frames),
-            Sending::Messages(_) => frames.len(),
-        };
-        let (accepted, error) = match &mut self.sending {
-            Sending::Messages(sender) => sender.send(&self.sender, pool, frames),
-            Sending::Ring(_) if fit == 0 => (0, None),
-            Sending::Ring(ring) => ring.send(&self.sender, pool, &frames[..fit]),
-        };
+        let frames = &frames[..frames.len().min(LEFT - self.left.len())];
+        // Without descriptions the kernel checks the length.
+        let fit = if self.joining.is_some() { self.fitting(pool, frames) } else { frames.len() };
+        let (accepted, error) = self.send_fitting(pool, &frames[..fit]);
         let too_long = accepted == fit && fit < frames.len();
         let error = error.or_else(|| too_long.then(|| io::Error::from_raw_os_error(libc::EMSGSIZE)));
         let Some(error) = error else { return Ok(self.accept(&frames[..accepted], Rest::Busy)) };

@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use crate::io::sys::Region;
 use crate::wire::checksum::{self, Unfinished};
+use crate::wire::segments::Origin;
 
 /// Most frames a pool may have.
 pub(crate) const MAX_FRAMES: u32 = 1 << 24;
@@ -40,6 +41,8 @@ pub struct FrameInfo {
     pub received: Nanos,
     /// Its checksum, if the sending side shall compute it.
     pub unfinished: Option<Unfinished>,
+    /// The super-frame that it came in, if the sending side may join it with its neighbors again.
+    pub origin: Option<Origin>,
 }
 
 /// Reason why a pool was refused.
@@ -78,6 +81,9 @@ enum Holder {
     Writer,
 }
 
+/// The end of a chain.
+const NONE: u32 = u32::MAX;
+
 /// Frames of equal size; see the module.
 #[derive(Debug)]
 pub struct FramePool {
@@ -90,6 +96,8 @@ pub struct FramePool {
     free: Vec<u32>,
     holders: Vec<Holder>,
     info: Vec<FrameInfo>,
+    /// By frame: the next packet of those that are scheduled as one.
+    next: Vec<u32>,
     least_free: usize,
 }
 
@@ -99,6 +107,7 @@ pub(crate) struct Growth {
     free: Vec<u32>,
     holders: Vec<Holder>,
     info: Vec<FrameInfo>,
+    next: Vec<u32>,
 }
 
 impl Growth {
@@ -106,7 +115,8 @@ impl Growth {
     pub(crate) fn new(from: u32, to: u32) -> Self {
         let mut free = Vec::with_capacity(to as usize);
         free.extend((from..to).rev());
-        Self { free, holders: vec![Holder::Free; to as usize], info: vec![FrameInfo::default(); to as usize] }
+        let to = to as usize;
+        Self { free, holders: vec![Holder::Free; to], info: vec![FrameInfo::default(); to], next: vec![NONE; to] }
     }
 }
 
@@ -149,6 +159,7 @@ impl FramePool {
             free: (0..frames).rev().collect(),
             holders: vec![Holder::Free; frames as usize],
             info: vec![FrameInfo::default(); frames as usize],
+            next: vec![NONE; frames as usize],
             least_free: frames as usize,
         })
     }
@@ -167,10 +178,12 @@ impl FramePool {
         }
         growth.holders[..before].copy_from_slice(&self.holders);
         growth.info[..before].copy_from_slice(&self.info);
+        growth.next[..before].copy_from_slice(&self.next);
         // Frames given back last are on top.
         growth.free.extend_from_slice(&self.free);
         std::mem::swap(&mut self.holders, &mut growth.holders);
         std::mem::swap(&mut self.info, &mut growth.info);
+        std::mem::swap(&mut self.next, &mut growth.next);
         std::mem::swap(&mut self.free, &mut growth.free);
         self.least_free += after - before;
     }
@@ -178,7 +191,7 @@ impl FramePool {
     /// Bytes of a pool of `frames` frames of at least `frame_bytes`, bookkeeping included.
     pub(crate) const fn memory(frames: u32, frame_bytes: u32) -> u64 {
         let each = (frame_bytes as u64).next_multiple_of(64)
-            + (size_of::<u32>() + size_of::<Holder>() + size_of::<FrameInfo>()) as u64;
+            + (2 * size_of::<u32>() + size_of::<Holder>() + size_of::<FrameInfo>()) as u64;
         frames as u64 * each
     }
 
@@ -199,6 +212,38 @@ impl FramePool {
     pub fn give_back(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
         self.free.push(frame);
+    }
+
+    /// Puts `next` behind `frame`, the last frame of a chain: packets that are scheduled as one. The owner of the first
+    /// owns all.
+    pub(crate) fn chain(&mut self, frame: u32, next: u32) {
+        debug_assert_eq!(self.next[frame as usize], NONE);
+        self.next[frame as usize] = next;
+    }
+
+    /// Returns the frame behind `frame` in its chain.
+    #[inline]
+    pub(crate) fn next(&self, frame: u32) -> Option<u32> {
+        let next = self.next[frame as usize];
+        (next != NONE).then_some(next)
+    }
+
+    /// Returns `frame` and those behind it in its chain.
+    pub(crate) fn chained(&self, frame: u32) -> impl Iterator<Item = u32> + use<'_> {
+        std::iter::successors(Some(frame), |&frame| self.next(frame))
+    }
+
+    /// Takes `frame`, the first of its chain, out of it. Returns the one behind it.
+    #[inline]
+    pub(crate) fn unchain(&mut self, frame: u32) -> Option<u32> {
+        let next = self.next(frame);
+        self.next[frame as usize] = NONE;
+        next
+    }
+
+    /// Has the packet in `frame` leave apart from its neighbors in the super-frame that it came in.
+    pub(crate) fn set_apart(&mut self, frame: u32) {
+        self.info[frame as usize].origin = None;
     }
 
     /// Lends `frame`, which the caller owns, to the kernel for writing. There is no reference to its bytes until
@@ -351,7 +396,7 @@ impl FramePool {
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.frames() * self.frame_bytes
-            + self.free.capacity() * size_of::<u32>()
+            + (self.free.capacity() + self.next.capacity()) * size_of::<u32>()
             + self.holders.capacity() * size_of::<Holder>()
             + self.info.capacity() * size_of::<FrameInfo>()
     }
@@ -387,7 +432,7 @@ mod tests {
     fn a_pool_that_grows_keeps_what_is_in_its_frames() {
         let mut pool = FramePool::with_room(2, 5, 64).unwrap();
         let kept = pool.take().unwrap();
-        pool.set_info(kept, FrameInfo { start: 3, len: 4, received: Nanos(5), unfinished: None });
+        pool.set_info(kept, FrameInfo { start: 3, len: 4, received: Nanos(5), ..FrameInfo::default() });
         pool.packet_mut(kept).copy_from_slice(b"kept");
         pool.grow(&mut Growth::new(2, 6));
         assert_eq!(pool.frames(), 2, "beyond its room");

@@ -120,7 +120,7 @@ impl Received {
             len += tag.len();
             counters.vlan_tags_restored += 1;
         }
-        (FrameInfo { start: start as u32, len: held as u32, received, unfinished: None }, len)
+        (FrameInfo { start: start as u32, len: held as u32, received, ..FrameInfo::default() }, len)
     }
 }
 

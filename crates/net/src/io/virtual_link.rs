@@ -121,7 +121,13 @@ impl Backend for VirtualLink {
             pool.frame_mut(frame)[HEADROOM..HEADROOM + held].copy_from_slice(&bytes[..held]);
             pool.set_info(
                 frame,
-                FrameInfo { start: HEADROOM as u32, len: held as u32, received: now, unfinished: self.unfinished },
+                FrameInfo {
+                    start: HEADROOM as u32,
+                    len: held as u32,
+                    received: now,
+                    unfinished: self.unfinished,
+                    origin: None,
+                },
             );
             let len = bytes.len() as u32;
             let condition = match self.described.pop_front().flatten() {

@@ -57,7 +57,8 @@ pub fn plan(
     }
     let config = Config {
         scheduler: link.info(),
-        tree: link.tree.clone(),
+        // The module splits super-frames that are longer than a frame.
+        tree: link.tree_of_frames(),
         overhead: link.overhead,
         leniency: Leniency::Refuse,
         default: link.default_class,

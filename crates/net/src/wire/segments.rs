@@ -367,5 +367,9 @@ impl Segments {
     }
 }
 
+mod join;
 #[cfg(test)]
 mod tests;
+
+pub use join::Origin;
+pub(crate) use join::join;

@@ -17,7 +17,7 @@ const INTERFACE: Kind = Kind::text(r"^[^\s/\x00-\x1f\x7f]{1,15}$");
 const NAME: Kind = Kind::text(r#"^[^=,"\x00-\x1f\x7f]{1,255}$"#);
 
 /// The keys, in the order of messages.
-pub static LINK: [LinkKey; 15] = keys! {
+pub static LINK: [LinkKey; 16] = keys! {
     LinkConfig;
     Any - "name" NAME, [] -, "the interface `out`",
         "Name of the link in a process with several links: in statistics, metrics and for `ctl --link`.";
@@ -40,6 +40,8 @@ pub static LINK: [LinkKey; 15] = keys! {
         "Longest accepted frame, 1 B to 1 MiB including the overhead. Longer frames are dropped. On a real Ethernet link a frame counts with its header of 14 B and with 4 B for each VLAN tag: an IP packet of 1500 B needs `\"1514B\"`.";
     Any - "overhead" Kind::Overhead, [] -, "`\"0B\"`",
         "Bytes that the link layer adds to each frame: a size up to 1024 B, or `ethernet`, `docsis`, `ptm` or `atm`.";
+    Any - "gso" Kind::Gso, [] -, "`\"split\"`",
+        "Treatment of super-frames in the gateway: frames that an offload (GSO, TSO, GRO) has joined from several packets. With `\"split\"` their packets are scheduled one by one. With a time such as `\"0.5ms\"`, as many consecutive packets of a super-frame as last that long on the link are scheduled as one, at most 64; `\"auto\"` is `\"0.25ms\"`. That costs less, and all bounds are those for packets of that length. It has no effect where two frames of the `mtu` last longer. See [Super-frames](gateway.md#super-frames).";
     Any - "default" NAME, [] -, "", "Class of frames that no `match` takes.";
     Any - "buffer" Kind::Packets { max: u32::MAX }, [] (
             |link: &LinkConfig| Some(Value::Packets(link.max_queued)),

@@ -26,7 +26,9 @@ fn example(kind: Kind) -> Value {
         Kind::Buffer => Value::Limits(QueueLimits { packets: 4, bytes: u32::MAX }),
         Kind::Per => Value::Hosts(Hosts::new(4, HostKey::SourceIp).unwrap()),
         Kind::Packets { .. } => Value::Packets(6),
-        Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => panic!("no field of a configuration"),
+        Kind::Overhead | Kind::Gso | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => {
+            panic!("no field of a configuration")
+        }
     }
 }
 

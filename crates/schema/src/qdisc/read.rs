@@ -211,7 +211,9 @@ impl<'a> Record<'a> {
                 Value::Hosts(hosts.ok_or(ReadError::Record { class: self.class })?)
             }
             // The value of a flag is its bit; the others have no bit.
-            Kind::Flag | Kind::Overhead | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => Value::Flag(true),
+            Kind::Flag | Kind::Overhead | Kind::Gso | Kind::Matches | Kind::Scheduler | Kind::Text { .. } => {
+                Value::Flag(true)
+            }
         })
     }
 

@@ -12,7 +12,7 @@ use fairlink_core::{
 };
 
 use super::{COPIED, Copying, GatewayCounts, Generation, Observation, Snapshot};
-use crate::gateway::data_path::DataPath;
+use crate::gateway::data_path::{DataPath, Lengths};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote::Publisher;
 use crate::gateway::splitter::Splitter;
@@ -78,8 +78,9 @@ impl Played {
             Classifier::new(&matches, tree.leaves()[0]),
             Labels::new(&tree).unwrap(),
             Overhead::NONE,
+            Lengths { frame: tree.link().max_packet, piece: 0 },
             EdgeCounters::new(generation.delays.clone()),
-            QueueLengths::new(&tree),
+            QueueLengths::new(&tree, tree.link().max_packet),
             Splitter::new(tree.len()),
             false,
         );

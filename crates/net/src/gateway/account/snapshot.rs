@@ -98,12 +98,12 @@ impl Snapshot {
     ) {
         for (index, counts) in self.classes.iter_mut().enumerate().take(classes.end).skip(classes.start) {
             let class = ClassId(index as u32);
-            *counts = ClassCounts {
-                at: now,
-                inside: if class == ClassId::ROOT { scheduler.elsewhere() } else { scheduler.counters(class) },
-                edges: data_path.counters.edges(class),
-                queued: scheduler.class_backlog(class),
-            };
+            let edges = data_path.counters.edges(class);
+            let mut inside = if class == ClassId::ROOT { scheduler.elsewhere() } else { scheduler.counters(class) };
+            edges.add_further(&mut inside);
+            let mut queued = scheduler.class_backlog(class);
+            queued.packets += u64::from(data_path.queues.further(class));
+            *counts = ClassCounts { at: now, inside, edges, queued };
         }
         for packet in data_path.waiting().filter(|packet| classes.contains(&packet.class.index())) {
             self.classes[packet.class.index()].queued.count(packet.len);

@@ -18,7 +18,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// the sockets, in the queues and waiting for the interfaces. All are counted. Nothing may be accepted meanwhile.
     /// Returns the number of frames.
     pub(crate) fn discard<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) -> u64 {
-        let mut count = driver.scheduler().backlog().packets + self.outgoing.len() as u64 + self.back.len() as u64;
+        let mut count = driver.scheduler().backlog().packets + u64::from(self.queues.all_further());
+        count += self.outgoing.len() as u64 + self.back.len() as u64;
         count += self.discard_super_frames(now);
         self.discarding = true;
         for _ in 0..MOST {

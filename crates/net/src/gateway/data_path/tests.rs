@@ -9,8 +9,8 @@ use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use crate::wire::virtio::{JOINED_UDP, VirtioHeader};
 use fairlink_config::matching::{Match, PortRange, UDP};
 use fairlink_core::{
-    Amount, ClassConfig, ClassId, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Members, Metered, Pacer, QueueKind,
-    QueueLimits, Rate, registry,
+    Amount, ClassConfig, ClassId, Feature, Hierarchy, HostKey, Hosts, Leniency, LinkConfig, Members, Metered, Pacer,
+    QueueKind, QueueLimits, Rate, registry,
 };
 use fairlink_report::{ClassReport, DropCause};
 use proptest::prelude::*;
@@ -71,8 +71,9 @@ fn bench_holding(packets: u32, scheduler: &str, reverse: bool, config: ClassConf
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
         Labels::new(&tree).unwrap(),
         Overhead::NONE,
+        Lengths { frame: link.max_packet, piece: 0 },
         EdgeCounters::new(generation.delays.clone()),
-        QueueLengths::new(&tree),
+        QueueLengths::new(&tree, link.max_packet),
         Splitter::new(tree.len()),
         reverse,
     );
@@ -114,7 +115,8 @@ impl Bench {
         assert!(stats.gateway().balanced, "{stats:?}");
         let totals = [stats.counts().received, stats.counts().sent, stats.counts().dropped, stats.counts().queued];
         for &leaf in generation.tree.leaves() {
-            assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets);
+            let first = data_path.queues.packets(leaf) - u64::from(data_path.queues.further(leaf));
+            assert_eq!(first, scheduler.class_backlog(leaf).packets);
         }
         assert_eq!(scheduler.check_invariants(), Ok(()));
         (stats.0.classes, totals.map(|amount| amount.packets))
@@ -541,7 +543,9 @@ fn a_trace_says_of_every_frame_what_the_statistics_count() {
     assert!(seen.is_empty() && reasons >= 4, "{seen:?} {reasons}");
     // Queued frames come back when the gateway ends.
     let Bench { data_path, driver, .. } = &mut bench;
-    driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| data_path.take_back(&packet));
+    driver.scheduler_mut().purge(Nanos::MAX, &mut |_, packet: Packet, _| {
+        data_path.take_back(packet);
+    });
     assert!(data_path.release());
     data_path.tap = None;
     let mut rest = Vec::new();
@@ -766,5 +770,182 @@ fn super_frames_that_wait_are_counted_when_they_are_stale_and_given_back_at_the_
         bench.data_path.input.incoming.push_back(frame(5001, 1, 200));
         bench.turn(2);
         assert!(bench.data_path.release(), "{scheduler}");
+    }
+}
+
+/// Lengths of the pieces that [`LinkConfig::new`] has room for: ten packets of [`joined`].
+const PIECE: u32 = 1420;
+
+/// Packets of `port` that were sent, without headers, in order.
+fn payloads(bench: &Bench, port: u16) -> Vec<Vec<u8>> {
+    let is_of = |frame: &&Vec<u8>| frame[36..38] == port.to_be_bytes();
+    bench.data_path.output.sent.iter().filter(is_of).map(|frame| frame[42..].to_vec()).collect()
+}
+
+#[test]
+fn pieces_are_sent_and_counted_as_the_packets_that_they_consist_of() {
+    for scheduler in for_this_tree() {
+        let [split, whole] = [0, PIECE].map(|piece| {
+            let mut bench = bench_holding(1000, scheduler, false, ClassConfig::default());
+            bench.data_path.lengths.piece = piece;
+            let mut now = 0;
+            for round in 0..4u32 {
+                for (port, count) in [(5001, 64), (5002, 25)] {
+                    let (bytes, header) = joined(port, count);
+                    bench.data_path.input.arrive_joined(bytes, header);
+                    bench.data_path.input.incoming.push_back(frame(port, round, 200));
+                }
+                for _ in 0..200 {
+                    bench.turn(now);
+                    bench.classes();
+                    now += 500_000;
+                }
+            }
+            // Schedulers with slots take long for small packets.
+            while bench.totals()[3] > 0 {
+                bench.turn(now);
+                now += 500_000;
+            }
+            (
+                bench.classes(),
+                [5001, 5002].map(|port| payloads(&bench, port)),
+                bench.driver.scheduler().total().received,
+            )
+        });
+        let ((classes, totals), sent, scheduled) = whole;
+        assert_eq!(totals, [4 * (64 + 25 + 2), 4 * (64 + 25 + 2), 0, 0], "{scheduler}");
+        assert_eq!(totals, split.0.1, "{scheduler}");
+        assert!(sent == split.1, "{scheduler}: other packets, or in another order");
+        for (class, other) in classes.iter().zip(&split.0.0) {
+            assert_eq!(class.counts(), other.counts(), "{scheduler}");
+        }
+        // 64 packets in seven pieces, 25 in three.
+        assert_eq!((scheduled.packets, scheduled.bytes), (4 * (7 + 3 + 2), split.2.bytes), "{scheduler}");
+    }
+}
+
+#[test]
+fn pieces_fill_a_queue_to_its_limit_of_packets_and_not_beyond() {
+    for scheduler in for_this_tree() {
+        let mut bench = bench(scheduler, false);
+        bench.data_path.lengths.piece = PIECE;
+        bench.data_path.output.room = Some(0);
+        let mut most = 0;
+        for now in 0..20 {
+            let (bytes, header) = joined(5001, 13);
+            bench.data_path.input.arrive_joined(bytes, header);
+            bench.turn(now);
+            let (_, [.., queued]) = bench.classes();
+            most = most.max(queued);
+        }
+        let (classes, [received, ..]) = bench.classes();
+        let dropped = classes[0].counts().dropped_for(DropCause::QueuePackets).packets;
+        // The first piece waits for the output.
+        assert!((10 + u64::from(LIMIT) - 1..=10 + u64::from(LIMIT)).contains(&most), "{scheduler}: {most}");
+        assert_eq!(received - dropped, most, "{scheduler}");
+    }
+}
+
+#[test]
+fn a_super_frame_of_packets_longer_than_the_links_frames_is_dropped_though_pieces_are_longer() {
+    for piece in [0, 6000] {
+        let mut bench = bench("hls", false);
+        bench.data_path.lengths = Lengths { frame: 141, piece };
+        let (bytes, header) = joined(5001, 10);
+        bench.data_path.input.arrive_joined(bytes, header);
+        bench.data_path.input.incoming.extend([frame(5001, 0, 142), frame(5001, 0, 141)]);
+        bench.turn(0);
+        let (classes, totals) = bench.classes();
+        assert_eq!(totals, [12, 1, 11, 0]);
+        assert_eq!(classes[0].counts().dropped_for(DropCause::TooLong).packets, 11);
+    }
+}
+
+#[test]
+fn a_mark_is_on_every_packet_of_a_piece_and_a_trace_has_each_of_them() {
+    let mut bench = bench("hls", false);
+    bench.data_path.lengths.piece = PIECE;
+    let (tap, mut feed) = trace::begin(bench.data_path.pool.frames(), 0, u32::MAX);
+    bench.data_path.tap = Some(Box::new(tap));
+    let (mut bytes, header) = joined(5001, 15);
+    bytes[15] |= 2; // ECT(0)
+    bench.data_path.input.arrive_joined(bytes, header);
+    bench.data_path.output.room = Some(0);
+    bench.turn(0);
+    bench.turn(1);
+    // The first piece waits for the output. The scheduler marks the second and drops it later.
+    let mut packets = Vec::new();
+    let keep = &mut |_: Nanos, packet: Packet, _: DropReason| packets.push(packet);
+    bench.driver.scheduler_mut().purge(Nanos(2), keep);
+    assert_eq!(packets.len(), 1);
+    let [packet] = <[Packet; 1]>::try_from(packets).unwrap();
+    assert_eq!((packet.len, bench.data_path.pool.chained(packet.handle as u32).count()), (5 * 142, 5));
+    bench.data_path.marked(Nanos(2), &packet);
+    let frames: Vec<u32> = bench.data_path.pool.chained(packet.handle as u32).collect();
+    assert!(frames.iter().all(|&frame| bench.data_path.pool.packet(frame)[15] & 3 == 3), "congestion experienced");
+    bench.data_path.dropped(Nanos(3), packet, DropReason::Purged);
+    let (classes, totals) = bench.classes();
+    assert_eq!((totals, classes[0].counts().dropped_for(DropCause::Purged).packets), ([15, 0, 5, 10], 5));
+    bench.data_path.output.room = None;
+    bench.turn(100_000_000);
+    let mut read = Vec::new();
+    while feed.read(&mut read, 1 << 20) {}
+    let (mut at, mut fates) = (0, Vec::new());
+    while let Some((trace::Item::Packet(packet), length)) = trace::decode(&read[at..]).unwrap() {
+        at += length;
+        assert_eq!((packet.len, packet.accounted, packet.bytes.len()), (142, 142, 142));
+        fates.push(matches!(packet.fate, trace::Fate::Sent { .. }));
+    }
+    assert_eq!(fates, [[false; 5].as_slice(), &[true; 10]].concat());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// For any scheduler, any arrivals and any length of pieces, with active queues and without, over a change of the
+    /// length: all packets are accounted for after every turn, and each class's packets leave in order.
+    #[test]
+    fn pieces_and_frames_of_any_kind_are_accounted_for_after_every_turn(
+        scheduler in proptest::sample::select(for_this_tree()),
+        active in any::<bool>(),
+        pieces in (0u32..1500, 0u32..1500),
+        steps in proptest::collection::vec(
+            (0u64..3_000_000, 5001u16..5003, 0usize..200, 0usize..40, proptest::option::of(0usize..70)), 1..60),
+    ) {
+        let info = registry::find(scheduler).unwrap();
+        let config = match active && info.supports(Feature::ActiveQueue) {
+            true => ClassConfig { queue: QueueKind::CoDel, ..ClassConfig::default() },
+            false => ClassConfig::default(),
+        };
+        let mut bench = bench_holding(100, scheduler, false, config);
+        let (mut now, mut arrived) = (0, 0);
+        let count = steps.len();
+        for (step, (pause, port, joined_from, single, room)) in steps.into_iter().enumerate() {
+            now += pause;
+            bench.data_path.lengths.piece = if step < count / 2 { pieces.0 } else { pieces.1 };
+            if joined_from > 0 {
+                let (bytes, header) = joined(port, joined_from);
+                bench.data_path.input.arrive_joined(bytes, header);
+                arrived += joined_from;
+            }
+            for n in 0..single {
+                bench.data_path.input.incoming.push_back(frame(port, n as u32, 142));
+                arrived += 1;
+            }
+            bench.data_path.output.room = room;
+            bench.turn(now);
+            let [_, sent, ..] = bench.totals();
+            prop_assert_eq!(sent as usize, bench.data_path.output.sent.len());
+            bench.check_owners();
+        }
+        bench.data_path.output.room = None;
+        for _ in 0..2000 {
+            now += 1_000_000;
+            bench.turn(now);
+        }
+        let [received, sent, dropped, queued] = bench.totals();
+        prop_assert_eq!((received as usize, queued), (arrived, 0));
+        prop_assert_eq!(received, sent + dropped);
+        bench.turn(now);
+        prop_assert!(bench.data_path.release());
     }
 }

@@ -35,8 +35,10 @@ impl Bench {
     fn push(&mut self, first: u8) {
         let frame = self.pool.take().unwrap();
         self.pool.frame_mut(frame)[HEADROOM..HEADROOM + 20].fill(first);
-        self.pool
-            .set_info(frame, FrameInfo { start: HEADROOM as u32, len: 20, received: Nanos::ZERO, unfinished: None });
+        self.pool.set_info(
+            frame,
+            FrameInfo { start: HEADROOM as u32, len: 20, received: Nanos::ZERO, ..FrameInfo::default() },
+        );
         self.waiting.push(frame);
     }
 
@@ -44,8 +46,10 @@ impl Bench {
     fn push_long(&mut self) {
         self.push(BAD);
         let frame = self.waiting[self.waiting.len() - 1];
-        self.pool
-            .set_info(frame, FrameInfo { start: HEADROOM as u32, len: 40, received: Nanos::ZERO, unfinished: None });
+        self.pool.set_info(
+            frame,
+            FrameInfo { start: HEADROOM as u32, len: 40, received: Nanos::ZERO, ..FrameInfo::default() },
+        );
     }
 
     fn offer(&mut self) {

@@ -18,6 +18,7 @@ use crate::gateway::remote::Publisher;
 use crate::io::interface::Offloads;
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
+use crate::wire::virtio::{JOINED_UDP, VirtioHeader};
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 const SCHEDULERS: [&str; 12] =
@@ -51,6 +52,8 @@ struct Class {
 struct File {
     mbit: u32,
     scheduler: usize,
+    /// Time of the pieces of super-frames, in ms.
+    gso: Option<u32>,
     buffer: Option<u32>,
     classes: Vec<Class>,
 }
@@ -65,6 +68,9 @@ impl File {
             format!("[link]\nrate = \"{}mbit\"\nscheduler = \"{}\"\n", self.mbit, SCHEDULERS[self.scheduler]);
         if let Some(packets) = self.buffer {
             let _ = writeln!(text, "buffer = \"{packets}p\"");
+        }
+        if let Some(millis) = self.gso {
+            let _ = writeln!(text, "gso = \"{millis}ms\"");
         }
         let is_parent = |place| self.classes.iter().any(|class| class.parent == Some(place));
         let default = (0..self.classes.len()).find(|&place| !is_parent(place)).unwrap();
@@ -101,8 +107,10 @@ fn file() -> impl Strategy<Value = File> {
         any::<bool>(),
     );
     let names = Just((0..NAMES.len()).collect::<Vec<_>>()).prop_shuffle();
-    (names, prop::collection::vec(class, 1..NAMES.len()), 1..20u32, 0..SCHEDULERS.len(), prop::option::of(1..60u32))
-        .prop_map(|(names, classes, mbit, scheduler, buffer)| {
+    let classes = prop::collection::vec(class, 1..NAMES.len());
+    let gso = prop::option::of(1..20u32);
+    (names, classes, 1..20u32, 0..SCHEDULERS.len(), prop::option::of(1..60u32), gso).prop_map(
+        |(names, classes, mbit, scheduler, buffer, gso)| {
             let made =
                 classes.into_iter().enumerate().map(|(place, (_, parent, weight, buffer, (queue, hosts), ceiling))| {
                     Class {
@@ -115,13 +123,21 @@ fn file() -> impl Strategy<Value = File> {
                         ceiling,
                     }
                 });
-            File { mbit, scheduler, buffer, classes: made.collect() }
-        })
+            File { mbit, scheduler, buffer, gso, classes: made.collect() }
+        },
+    )
 }
 
 #[derive(Clone, Debug)]
 enum Op {
     Arrive {
+        class: usize,
+        flow: u8,
+        packets: u8,
+        len: u16,
+    },
+    /// As many packets as a super-frame.
+    Joined {
         class: usize,
         flow: u8,
         packets: u8,
@@ -163,6 +179,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0..NAMES.len(), 0..3u8, 1..30u8, 60..1500u16)
             .prop_map(|(class, flow, packets, len)| Op::Arrive { class, flow, packets, len }),
+        3 => (0..NAMES.len(), 0..3u8, 1..60u8, 80..1500u16)
+            .prop_map(|(class, flow, packets, len)| Op::Joined { class, flow, packets, len }),
         8 => (0..20_000u32).prop_map(|micros| Op::Turn { micros }),
         1 => prop::option::weighted(0.3, 0..20u8).prop_map(Op::Room),
         1 => prop::bool::weighted(0.2).prop_map(Op::Unplug),
@@ -194,17 +212,18 @@ struct World {
     last: BTreeMap<u32, u32>,
 }
 
-const POOL: u32 = 600;
-const ROOM: u32 = 2500;
+/// Frames of the pool, and those that there is room for: enough for pieces of super-frames, and for frames alone.
+const ROOMY: [u32; 2] = [3000, 12_000];
+const TIGHT: [u32; 2] = [600, 2500];
 
 impl World {
-    fn new(file: &File) -> Self {
+    fn new(file: &File, [frames, room]: [u32; 2]) -> Self {
         let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
         let link = LinkFile::parse("first.toml", file.text(), &options).unwrap();
         let mut config = GatewayConfig::from_link_file(&link, "in", "out").unwrap();
         config.leniency = Leniency::Ignore;
         let hands = Hands::default();
-        let pool = FramePool::with_room(POOL, ROOM, 1600).unwrap();
+        let pool = FramePool::with_room(frames, room, 1600).unwrap();
         let labels = Labels::new(&config.tree).unwrap();
         let input = Interface {
             name: "in".to_owned(),
@@ -220,7 +239,7 @@ impl World {
         let mut notes = Vec::new();
         fit_largest_packet(&mut config, &input, &mut notes).unwrap();
         let delays = DelayTable::new(&config.tree);
-        let generation = Generation::new(&config, delays.clone(), MemoryBound::default(), POOL, 0);
+        let generation = Generation::new(&config, delays.clone(), MemoryBound::default(), frames, 0);
         let present = RunningConfig::new(
             &config,
             input,
@@ -239,8 +258,9 @@ impl World {
             Classifier::new(&config.matches, config.default_class),
             labels,
             config.overhead,
+            config.lengths(),
             EdgeCounters::new(delays),
-            QueueLengths::new(&config.tree),
+            QueueLengths::new(&config.tree, config.longest_frame),
             Splitter::new(config.tree.len()),
             false,
         );
@@ -262,6 +282,22 @@ impl World {
 
     /// A frame of a flow arrives. Within a flow, frames of one class have an order.
     fn arrive(&mut self, name: &'static str, flow: u8, len: u16) {
+        let frame = self.frame(name, flow, len);
+        self.data_path.input.arrive(frame);
+    }
+
+    /// A super-frame of this many packets of a flow arrives.
+    fn arrive_joined(&mut self, name: &'static str, flow: u8, len: u16, packets: u16) {
+        let mut joined = self.frame(name, flow, len);
+        for _ in 1..packets {
+            joined.extend(&self.frame(name, flow, len)[42..]);
+        }
+        let header = VirtioHeader { kind: JOINED_UDP, segment: len - 42, ..VirtioHeader::default() };
+        self.data_path.input.arrive_joined(joined, header);
+    }
+
+    /// Makes the next frame of a flow.
+    fn frame(&mut self, name: &'static str, flow: u8, len: u16) -> Vec<u8> {
         let port = File::port(name);
         let epoch = self.classes.get(name).map_or(0, |&(_, epoch)| epoch);
         let sequence = self.next.entry((name, flow)).or_default();
@@ -275,7 +311,7 @@ impl World {
         (frame[29], frame[33]) = (flow, 10 + flow);
         *sequence += 1;
         self.arrived += 1;
-        self.data_path.input.incoming.push_back(frame);
+        frame
     }
 
     /// Notes the class of the frames of each name.
@@ -352,7 +388,8 @@ impl World {
         }
         let totals = [stats.counts().received, stats.counts().sent, stats.counts().dropped, stats.counts().queued];
         for &leaf in tree.leaves() {
-            assert_eq!(data_path.queues.packets(leaf), scheduler.class_backlog(leaf).packets, "{}", name(leaf));
+            let first = data_path.queues.packets(leaf) - u64::from(data_path.queues.further(leaf));
+            assert_eq!(first, scheduler.class_backlog(leaf).packets, "{}", name(leaf));
         }
         assert_eq!(scheduler.check_invariants(), Ok(()));
         totals.map(|amount: Amount| amount.packets)
@@ -360,7 +397,7 @@ impl World {
 }
 
 fn run(first: &File, ops: &[Op]) {
-    let mut world = World::new(first);
+    let mut world = World::new(first, ROOMY);
     world.note_classes();
     let mut before = [0; 4];
     for op in ops {
@@ -377,6 +414,13 @@ fn step(world: &mut World, op: &Op, before: [u64; 4]) -> [u64; 4] {
             // They get their classes before these change.
             world.turn();
             assert!(world.data_path.input.incoming.is_empty());
+        }
+        Op::Joined { class, flow, packets, len } => {
+            let packets = u16::from(*packets).min(65_000 / (len - 42));
+            world.arrive_joined(NAMES[*class], *flow, *len, packets);
+            for _ in 0..2 {
+                world.turn();
+            }
         }
         Op::Turn { micros } => {
             world.now += u64::from(*micros) * 1_000;
@@ -425,7 +469,8 @@ fn end(world: &mut World) {
     for _ in 0..100_000 {
         world.now += 10_000_000;
         world.turn();
-        if world.data_path.input.incoming.is_empty() && world.driver.scheduler().backlog().packets == 0 {
+        let split = world.data_path.splitter.is_empty();
+        if split && world.data_path.input.incoming.is_empty() && world.driver.scheduler().backlog().packets == 0 {
             break;
         }
     }
@@ -464,7 +509,7 @@ fn for_hours_of_random_operations_no_account_breaks() {
     let minutes = hours.map_or(MINUTES, |hours| 60 * hours);
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (ops, first) = (op().boxed(), file().new_tree(&mut runner).unwrap().current());
-    let mut world = World::new(&first);
+    let mut world = World::new(&first, ROOMY);
     world.note_classes();
     let (mut before, mut steps) = ([0; 4], 0u64);
     while world.now < minutes * 60_000_000_000 {
@@ -501,9 +546,10 @@ fn world(text: &str) -> World {
         mbit: 1,
         scheduler: 0,
         buffer: None,
+        gso: None,
         classes: vec![Class { name: 0, parent: None, weight: 1, buffer: 1, queue: 0, hosts: None, ceiling: false }],
     };
-    let mut world = World::new(&file);
+    let mut world = World::new(&file, TIGHT);
     world.reload(text.to_owned(), &[], false).unwrap();
     world
 }
@@ -724,4 +770,31 @@ fn a_queue_that_the_file_says_nothing_of_follows_the_rate_and_others_stay() {
     // A file resets it.
     world.reload(file.to_owned(), &[], false).unwrap();
     assert_eq!(limits(&world, "a"), (1000, 125_000));
+}
+
+#[test]
+fn pieces_that_are_queued_survive_a_change_to_a_link_with_shorter_ones() {
+    let text = |gso: &str| {
+        format!("[link]\nrate = '20mbit'\n{gso}\n[[class]]\nname = 'a'\nbuffer = '200p'\nmatch = ['any']\n")
+    };
+    for after in ["gso = '2ms'", "gso = 'split'", ""] {
+        let file = File { mbit: 20, scheduler: 0, buffer: None, gso: Some(10), classes: Vec::new() };
+        let class = Class { name: 0, parent: None, weight: 1, buffer: 200, queue: 0, hosts: None, ceiling: false };
+        let mut world = World::new(&File { classes: vec![class], ..file }, ROOMY);
+        world.note_classes();
+        world.data_path.output.room = Some(0);
+        for _ in 0..3 {
+            world.arrive_joined("a", 0, 1042, 60);
+            world.turn();
+            world.turn();
+        }
+        // The piece that waits for the output is not queued any more: 10 ms are 25,000 B, or 23 packets.
+        let pieces = world.driver.scheduler().backlog().packets;
+        assert!((6..=8).contains(&pieces), "{pieces}");
+        let committed = world.reload(text(after), &[], false).unwrap().committed.unwrap();
+        assert_eq!((committed.kept_packets, committed.dropped_packets, committed.removed_packets), (180 - 23, 0, 0));
+        assert_eq!(world.check(), [180, 0, 0, 180]);
+        end(&mut world);
+        assert_eq!(world.check(), [180, 180, 0, 0], "{after}");
+    }
 }

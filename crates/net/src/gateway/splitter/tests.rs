@@ -30,6 +30,8 @@ struct Model {
     pool: FramePool,
     entered: Vec<Vec<u32>>,
     left: Vec<Vec<u32>>,
+    /// Packets that are scheduled as one, at most.
+    piece: usize,
 }
 
 impl Model {
@@ -39,6 +41,7 @@ impl Model {
             pool: FramePool::new(1000, FRAME).unwrap(),
             entered: vec![Vec::new(); classes],
             left: vec![Vec::new(); classes],
+            piece: 1,
         }
     }
 
@@ -73,19 +76,26 @@ impl Model {
 
     /// Returns the number of packets of each class.
     fn turn(&mut self, most: usize) -> Vec<usize> {
-        let Self { splitter, pool, left, .. } = self;
+        let Self { splitter, pool, left, piece, .. } = self;
         let before: Vec<_> = left.iter().map(Vec::len).collect();
         splitter.turn(
             pool,
             most,
             left,
             |_, _| None,
+            |_, _| *piece,
             |left, pool, out, _| {
-                let Out::Packet(packet) = out else { panic!("nothing is dropped") };
-                let (frame, bytes) = (packet.handle as u32, pool.packet(packet.handle as u32));
-                assert_eq!((bytes.len(), packet.len, packet.handle >> 32), (46, 46, 7));
-                left[packet.class.index()].push(number(bytes));
-                pool.give_back(frame);
+                let Out::Packet(packet, count) = out else { panic!("nothing is dropped") };
+                assert_eq!((packet.len, packet.handle >> 32), (46, 7));
+                let mut next = Some(packet.handle as u32);
+                let before = left[packet.class.index()].len();
+                while let Some(frame) = next {
+                    assert_eq!(pool.packet(frame).len(), 46);
+                    left[packet.class.index()].push(number(pool.packet(frame)));
+                    next = pool.unchain(frame);
+                    pool.give_back(frame);
+                }
+                assert_eq!(left[packet.class.index()].len() - before, count as usize);
             },
         );
         std::iter::zip(&self.left, before).map(|(left, before)| left.len() - before).collect()
@@ -98,8 +108,9 @@ proptest! {
     #[test]
     fn packets_come_in_order_and_no_class_gets_more_than_its_part(
         steps in proptest::collection::vec((0usize..5, 0u8..10, 1u32..600, 0usize..400), 1..200),
+        piece in prop_oneof![Just(1), 1usize..=MOST_IN_PIECE, Just(usize::MAX)],
     ) {
-        let mut model = Model::new(5);
+        let mut model = Model { piece, ..Model::new(5) };
         for (class, kind, count, most) in steps {
             match kind {
                 0..=2 => {
@@ -111,7 +122,9 @@ proptest! {
                 _ => {
                     let waiting: Vec<_> = (0..5).filter(|&class| model.splitter.is_waiting(ClassId(class))).collect();
                     let got = model.turn(most);
-                    prop_assert!(got.iter().all(|&got| got <= OF_CLASS) && got.iter().sum::<usize>() <= most);
+                    let per = if piece > 1 { OF_PIECE } else { 1 };
+                    prop_assert!(got.iter().all(|&got| got <= per * OF_CLASS));
+                    prop_assert!(got.iter().sum::<usize>() <= per * most);
                     if most >= 5 * OF_CLASS {
                         prop_assert!(waiting.iter().all(|&class| got[class as usize] > 0));
                     }
@@ -208,11 +221,49 @@ fn what_is_left_of_a_super_frame_can_be_dropped() {
         OF_TURN,
         &mut seen,
         |_, _| Some(DropCause::Shed),
+        |_, _| 1,
         |seen, pool, out, bytes| match out {
             Out::Dropped(frame, cause) => seen.push((frame.left(), cause, number(bytes))),
-            Out::Packet(packet) => pool.give_back(packet.handle as u32),
+            Out::Packet(packet, _) => pool.give_back(packet.handle as u32),
         },
     );
     assert_eq!(seen, [(10..100, DropCause::Shed, 0)]);
     assert!(splitter.is_empty() && pool.free() == pool.frames());
+}
+
+#[test]
+fn a_piece_waits_for_a_turn_that_has_room_for_all_of_it() {
+    let mut model = Model { piece: 40, ..Model::new(3) };
+    assert!((0..3).all(|class| model.push(class, 400)));
+    // Each counts as 10 of the 64 of a class.
+    assert_eq!(model.turn(OF_TURN), [240, 240, 240]);
+    // Four of the first class leave room for half a piece of the second, which is the first in the next turn.
+    assert_eq!(model.turn(45), [160, 0, 0]);
+    assert_eq!(model.turn(45), [0, 160, 0]);
+    assert_eq!(model.turn(OF_TURN), [0, 0, 160]);
+    assert_eq!(model.left, model.entered);
+}
+
+#[test]
+fn a_pool_with_few_frames_makes_pieces_shorter() {
+    let mut model = Model { piece: 50, ..Model::new(1) };
+    assert!(model.push(0, 100));
+    let taken: Vec<_> = std::iter::from_fn(|| model.pool.take()).collect();
+    taken[..3].iter().for_each(|&frame| model.pool.give_back(frame));
+    let Model { splitter, pool, .. } = &mut model;
+    let mut counts = Vec::new();
+    splitter.turn(
+        pool,
+        OF_TURN,
+        &mut counts,
+        |_, _| None,
+        |_, _| 50,
+        |counts, _, out, _| {
+            let Out::Packet(packet, count) = out else { panic!("nothing is dropped") };
+            counts.push((packet, count));
+        },
+    );
+    assert_eq!(counts.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [3]);
+    assert_eq!(pool.chained(counts[0].0.handle as u32).count(), 3);
+    assert_eq!(pool.free(), 0);
 }

@@ -117,7 +117,7 @@ impl Custody {
                 pool.give_back(frame);
                 return;
             }
-            let mut info = FrameInfo { start: start as u32, len, received: now, unfinished: None };
+            let mut info = FrameInfo { start: start as u32, len, received: now, ..FrameInfo::default() };
             pool.set_info(frame, info);
             match unfinished::find(pool.packet(frame)) {
                 None => {}

@@ -300,3 +300,64 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// For any super-frame and any run of its packets: joined, they are a super-frame that splits into the same packets.
+    #[test]
+    fn packets_that_are_joined_again_split_into_the_same_packets(
+        is_v6 in any::<bool>(),
+        is_tcp in any::<bool>(),
+        tags in 0usize..3,
+        total in 1usize..20_000,
+        size in 8u16..1500,
+        unfinished in any::<bool>(),
+        run in (0usize..100, 2usize..=64),
+        seed in any::<u64>(),
+    ) {
+        let (mut frame, header) = made(Made { is_v6, is_tcp, tags, total, size, unfinished });
+        if is_tcp {
+            // Flags that are only in the first packet or in the last, or not at all.
+            let transport = if is_v6 { 54 } else { 34 } + 4 * tags;
+            frame[transport + TCP_FLAGS] = seed as u8;
+        }
+        let segments = Segments::from_frame(&frame, &header, LONGEST_PACKET).unwrap();
+        let packets: Vec<Vec<u8>> = (0..segments.count())
+            .map(|index| {
+                let mut packet = vec![0; segments.len(index)];
+                segments.write(&frame, index, &mut packet);
+                packet
+            })
+            .collect();
+        let from = run.0.min(packets.len() - 1);
+        let run = &packets[from..packets.len().min(from + run.1)];
+        let mut headers = [0; 200];
+        let (length, description) = join(&run[0], &run[run.len() - 1], run.len(), &mut headers).unwrap();
+        let mut joined = headers[..length].to_vec();
+        run.iter().for_each(|packet| joined.extend(&packet[length..]));
+        prop_assert_eq!(usize::from(description.header_len), length);
+        let again = Segments::from_frame(&joined, &description, LONGEST_PACKET).unwrap();
+        prop_assert_eq!(again.count(), run.len());
+        for (index, packet) in run.iter().enumerate() {
+            let mut out = vec![0; packet.len()];
+            prop_assert_eq!(again.write(&joined, index, &mut out), packet.len());
+            prop_assert_eq!(&out, packet, "packet {} of {}", index, run.len());
+        }
+    }
+
+    /// No bytes make it panic.
+    #[test]
+    fn joining_survives_any_bytes(
+        first in proptest::collection::vec(any::<u8>(), 0..120),
+        last in proptest::collection::vec(any::<u8>(), 0..120),
+        start in prop_oneof![Just(vec![]), Just(vec![8, 0, 0x45]), Just(vec![0x86, 0xdd, 0x60])],
+        count in 0usize..70,
+        room in 0usize..200,
+    ) {
+        let mut first = first;
+        if first.len() > 40 {
+            first[12..12 + start.len()].copy_from_slice(&start);
+            first[23] = 6;
+        }
+        let _ = join(&first, &last, count, &mut vec![0; room]);
+    }
+}
