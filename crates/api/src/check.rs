@@ -62,12 +62,30 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// Capacity of the gateway on this machine in bit/s. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_bps: Option<u64>,
+    /// Delay of a frame in the gateway while other frames flood it. Absent without `--gateway`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flood: Option<Flood>,
     /// Longest piece of a super-frame that is scheduled as one packet, in accounted bytes. Bounds are for packets of this
     /// length. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_piece_bytes: Option<u32>,
     /// Warnings.
     pub problems: Vec<ProblemReport>,
+}
+
+/// Limits of what a flood does to a frame of another class in the gateway.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Flood {
+    /// Frames that may be in front of it until it is classified.
+    pub frames: u64,
+    /// Time for these at the measured capacity, in seconds. Absent if that was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
+    /// True if the kernel drops by class what is more than the gateway fetches; else it drops frames of any class.
+    pub by_class: bool,
+    /// The reason, if it does not drop by class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
 }
 
 impl<C> Content for CheckDoc<C> {
@@ -117,6 +135,8 @@ pub struct Checked {
     pub unreachable: Vec<ClassId>,
     /// Capacity of the gateway on this machine in bit/s, if it was measured.
     pub gateway_bps: Option<u64>,
+    /// What a flood does to the gateway on this machine, if that was asked.
+    pub flood: Option<Flood>,
     /// Warnings.
     pub warnings: Vec<Problem>,
 }
@@ -155,7 +175,7 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     warnings.extend(unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::for_link(&link, &options.load)?;
     let busy = busy(&link, &unreachable);
-    Ok(Checked { link, promised, busy, theorems, memory_bytes, unreachable, gateway_bps: None, warnings })
+    Ok(Checked { link, promised, busy, theorems, memory_bytes, unreachable, gateway_bps: None, flood: None, warnings })
 }
 
 impl Checked {
@@ -223,6 +243,7 @@ impl Checked {
             admission: Admission::for_link(&self.link),
             unreachable: self.unreachable.iter().map(|&leaf| self.link.names.name(leaf).to_owned()).collect(),
             gateway_bps: self.gateway_bps,
+            flood: self.flood.clone(),
             longest_piece_bytes: Some(self.link.longest_piece()).filter(|&bytes| bytes > 0),
             problems: self.warnings.iter().map(ProblemReport::from).collect(),
         })

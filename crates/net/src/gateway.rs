@@ -11,6 +11,7 @@ mod claim;
 pub(crate) mod config;
 pub mod control;
 mod data_path;
+pub(crate) mod early;
 pub(crate) mod fail_open;
 mod fleet;
 mod links;

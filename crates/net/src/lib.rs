@@ -35,6 +35,7 @@ pub use {
     fairlink_config::matching::Classifier,
     gateway::control::recording::{Ended, Recorded, Recording, RecordingError, RecordingLimits},
     gateway::control::{self, Control, ControlError, Watch},
+    gateway::early::{drops_by_class, frames_in_front},
     gateway::{
         BackendChoice, ClaimHolder, ClassChange, Committed, Dropped, FailOpen, FailOpenStats, Fate, Fleet, FleetError,
         Gateway, GatewayConfig, GatewayExtension, GatewayState, GatewayStats, InterfaceStats, LinkChange, LinkEnd,

@@ -43,11 +43,13 @@ pub enum DropCause {
     Stale,
     /// The kernel refused it at the output.
     RefusedByInterface,
+    /// As [`DropCause::Shed`], in the kernel, before it was fetched.
+    ShedEarly,
 }
 
 impl DropCause {
     /// Number of causes.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// All causes, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -66,6 +68,7 @@ impl DropCause {
         Self::Shed,
         Self::Stale,
         Self::RefusedByInterface,
+        Self::ShedEarly,
     ];
 
     /// Returns the key in JSON, in metrics and in traces, and the text for people.
@@ -86,6 +89,7 @@ impl DropCause {
             Self::Shed => ("shed", "shed: arrivals faster than the processor"),
             Self::Stale => ("stale", "held while the gateway paused"),
             Self::RefusedByInterface => ("refused_by_interface", "refused by the interface"),
+            Self::ShedEarly => ("shed_early", "shed before they were fetched"),
         }
     }
 
@@ -122,7 +126,7 @@ impl DropCause {
     /// Returns true if the packet was dropped because the data thread was late.
     #[must_use]
     pub const fn is_late(self) -> bool {
-        matches!(self, Self::Shed | Self::Stale)
+        matches!(self, Self::Shed | Self::ShedEarly | Self::Stale)
     }
 }
 

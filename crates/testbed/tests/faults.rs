@@ -321,9 +321,18 @@ fn killed_for_memory(_: &PrivateNamespace) {
         ends.wait_for(300);
         // No answer comes: the kernel ends the process while it reads.
         let answer = control::reload(&path, &file(60_000, ""));
+        let is_closed = answer.is_err();
         println!("{}", answer.map_or_else(|error| error.to_string(), |_| "it was enough".to_owned()));
         ends.wait_for(1000);
-        let ended = gateway.child.try_wait().unwrap();
+        let mut ended = gateway.child.try_wait().unwrap();
+        // A process that is being ended may take its time.
+        for _ in 0..100 {
+            if ended.is_some() || !is_closed {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            ended = gateway.child.try_wait().unwrap();
+        }
         let outcomes = ends.stop();
         match ended {
             Some(status) => {

@@ -13,13 +13,13 @@ mod through;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
-    AfPacket, AfPacketOptions, Backend, FramePool, Gateway, GatewayConfig, GatewayStats, Headers, Interface,
-    OffloadPolicy, OpenError, interface,
+    AfPacket, AfPacketOptions, Backend, FailOpen, FramePool, FrameTemplate, Gateway, GatewayConfig, GatewayStats,
+    Headers, Interface, OffloadPolicy, OpenError, Stamp, interface,
 };
 use fairlink_report::DropCause;
 use fairlink_testbed::{Generator, GeneratorConfig, PrivateNamespace};
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         ("a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes", full_packets_in_vlan_tags),
         ("ports_that_would_double_frames_or_send_them_round_are_refused", ports_that_would_double_frames),
         ("an_output_without_carrier_is_waited_for_asleep", an_output_without_carrier_is_waited_for_asleep),
+        ("the_kernel_drops_a_flood_by_class_and_nothing_of_a_class_within_its_share", a_flood),
     ];
     support::main_also(
         tests,
@@ -50,6 +51,90 @@ fn main() -> ExitCode {
             "an_output_without_carrier_is_waited_for_asleep",
         ]),
     )
+}
+
+/// A class within its share beside a flood, from one source and from random ones, where the gateway fails open and where it
+/// does not. The ring is short, so that the flood fills it.
+fn a_flood(_: &PrivateNamespace) {
+    cables();
+    for (fail_open, random) in [(FailOpen::Never, false), (FailOpen::Never, true), (FailOpen::Auto, false)] {
+        let mut config = GatewayConfig { fail_open, ..config(10_000_000, "hls") };
+        config.sockets.receive_buffer = 512 << 10;
+        let gateway = Gateway::open(config.clone()).unwrap();
+        if let Some(why) = gateway.notes().iter().find(|note| note.contains("all classes alike")) {
+            println!("SKIPPED: {why}");
+            return;
+        }
+        drop(gateway);
+        let frame = |port, len: usize, sequence| {
+            let mut bytes = vec![0; len];
+            let stamp = Stamp { run: 0, class: ClassId(1), sequence, monotonic_ns: 0, realtime_us: 0 };
+            FrameTemplate::new(&Headers::udp(port)).write(&mut bytes, &stamp);
+            bytes
+        };
+        let (calm, flood) = (raw::sender("gen", false), raw::sender("gen", false));
+        let sink = raw::listener_of("sink", 64);
+        let mut arrived = 0;
+        let over = AtomicBool::new(false);
+        let mut sent = 0u32;
+        let stats = through(config, |remote| {
+            let received = |stats: &GatewayStats| stats.classes[0].counts().received.packets;
+            let mut send = |count: u32| {
+                for _ in 0..count {
+                    raw::send(&calm, &frame(5001, 200, sent)).unwrap();
+                    sent += 1;
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            };
+            // A flow is known after two packets. A gateway that fails open leaves the first ones to the kernel.
+            until(remote, |stats| {
+                send(1);
+                received(stats) >= 4
+            });
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut packet = [0; 64];
+                    while !over.load(Ordering::Relaxed) {
+                        arrived += u64::from(raw::receive(&sink, &mut packet, Duration::from_millis(20)));
+                    }
+                });
+                scope.spawn(|| {
+                    let mut bytes = frame(5003, 64, 0);
+                    for n in 0u32.. {
+                        if over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        if random {
+                            bytes[26..30].copy_from_slice(&n.wrapping_mul(2_654_435_761).to_be_bytes());
+                        }
+                        let _ = raw::send(&flood, &bytes);
+                    }
+                });
+                send(300);
+                over.store(true, Ordering::Relaxed);
+            });
+        });
+        let of = |name: &str| stats.classes.iter().find(|class| class.name == name).unwrap().counts();
+        let early = of("c").dropped_for(DropCause::ShedEarly).packets;
+        println!(
+            "{fail_open:?}, random sources: {random}: {} of {sent} of the calm class arrived; {} of the flood were fetched, {early} dropped by class, {} as unknown, {} by chance",
+            of("a").received.packets,
+            of("c").received.packets - early,
+            stats.gateway().shed_unknown_packets,
+            stats.gateway().kernel_dropped_packets,
+        );
+        assert_eq!(of("a").dropped.packets, 0, "{stats}");
+        // What is dropped early does not pass by the kernel either.
+        assert!(arrived > 0 && arrived <= of("c").sent.packets, "{arrived}: {stats}");
+        let dropped = if random { stats.gateway().shed_unknown_packets } else { early };
+        // A gateway that fetches as fast as the flood arrives sheds nothing.
+        let shed = of("c").dropped_for(DropCause::Shed).packets;
+        assert!(dropped > 0 || shed < 1000, "{stats}");
+        if dropped == 0 {
+            println!("SKIPPED: the gateway keeps up with this flood");
+        }
+        assert!(of("c").sent.packets > 100, "the flood has the rest of the link");
+    }
 }
 
 /// Sends frames of these lengths, at a few hundred per second each, to UDP ports 5001 and 5002.

@@ -284,7 +284,8 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
     let sum = |of: fn(&fairlink_testbed::Delivered) -> u64| received.classes.iter().map(of).sum::<u64>();
     let arrived = sum(|class| class.received_packets);
     let [doubled, reordered] = [sum(|class| class.duplicate_packets), sum(|class| class.reordered_packets)];
-    let shed = |class: &ClassReport| class.counts().dropped_for(DropCause::Shed).packets;
+    let causes = [DropCause::Shed, DropCause::ShedEarly];
+    let shed = |class: &ClassReport| causes.iter().map(|&cause| class.counts().dropped_for(cause).packets).sum::<u64>();
     let shed: u64 = stats.leaves().chain(&stats.gateway().removed).map(shed).sum();
     let accepted = stats.counts().received.packets - shed;
     let lost = stats.counts().dropped.packets + stats.counts().queued.packets - shed;
@@ -306,7 +307,8 @@ fn reloads_of_every_kind_under_load(_: &PrivateNamespace) {
     assert!(stats.gateway().balanced, "{stats}");
     assert_eq!(lost, 0, "{stats}");
     assert_eq!(stats.counts().sent.packets, accepted);
-    assert_eq!(accepted + shed + stats.gateway().kernel_dropped_packets, offered);
+    let unseen = stats.gateway().kernel_dropped_packets + stats.gateway().shed_unknown_packets;
+    assert_eq!(accepted + shed + unseen, offered);
     assert_eq!(arrived + received.socket_drops, accepted);
     assert_eq!((doubled, reordered), (0, 0));
     assert_eq!(stats.gateway().generation, tally.commits + 1);

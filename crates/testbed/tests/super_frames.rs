@@ -370,9 +370,18 @@ fn super_frames_of_tiny_packets(_: &PrivateNamespace) {
     const VICTIM: usize = 200;
     cables();
     offloads_on("gen");
-    let shape = Shape { total: 16_000, size: 8, ..SHAPE };
-    for packets in [100, 20_000] {
-        let mut config = config(100_000_000, "hls");
+    let auto = Gso::Whole(Gso::AUTO);
+    for (packets, size, gso) in [
+        (100, 8, Gso::Split),
+        (20_000, 8, Gso::Split),
+        (20_000, 8, auto),
+        (20_000, 48, Gso::Split),
+        (20_000, 88, Gso::Split),
+        (20_000, 88, auto),
+        (20_000, 536, Gso::Split),
+    ] {
+        let shape = Shape { total: 16_000, size, ..SHAPE };
+        let mut config = GatewayConfig { gso, ..config(100_000_000, "hls") };
         let mut tree = Hierarchy::builder(config.tree.link());
         for weight in 1..=3 {
             let limits = QueueLimits { packets, ..QueueLimits::default() };
@@ -426,7 +435,7 @@ fn super_frames_of_tiny_packets(_: &PrivateNamespace) {
         let of = |name: &str| stats.classes.iter().find(|class| class.name == name).unwrap();
         let (a, c) = (of("a"), of("c"));
         println!(
-            "queues of {packets}: {sent} super-frames, {} packets sent of {}; delay of the other class {p50:.1?} at the median, {p99:.1?} at the 99th percentile",
+            "queues of {packets}, packets of {size} B, {gso:?}: {sent} super-frames, {} packets sent of {}; delay of the other class {p50:.1?} at the median, {p99:.1?} at the 99th percentile",
             c.counts().sent.packets,
             c.counts().received.packets,
         );

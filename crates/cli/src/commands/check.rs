@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fairlink_api::{Admission, CheckOptions, Checked, Each, Load, Refused, RefusedDoc, check, class_bounds};
+use fairlink_api::{Admission, CheckOptions, Checked, Each, Flood, Load, Refused, RefusedDoc, check, class_bounds};
 use fairlink_config::link::LinkFile;
 use fairlink_config::problem::{Problems, SourceText};
 use fairlink_config::units::show_memory;
@@ -94,6 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         let capacity = Capacity::of(&checked.link);
         checked.warnings.extend(capacity.warning(&checked.link));
         checked.gateway_bps = capacity.bps();
+        checked.flood = Some(flood(&checked.link, capacity.bps()));
     }
     if let Some(file) = &args.svg {
         draw(&checked, &args.rows, file)?;
@@ -110,6 +111,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 /// The longest frame of an Ethernet interface with an mtu of 1500, in bytes: 14 more, and two VLAN tags.
 #[cfg(target_os = "linux")]
 const ETHERNET_FRAME: u32 = 1500 + 14 + 2 * 4;
+/// The length of the frames that the capacity is measured with.
+#[cfg(target_os = "linux")]
+const FULL_FRAME: u32 = 1514;
 
 /// Returns true if a gateway could run this file.
 #[cfg(target_os = "linux")]
@@ -127,6 +131,16 @@ fn for_gateway(link: &LinkFile, leniency: Leniency) -> Result<Result<(), Problem
         ));
     }
     Ok(Ok(()))
+}
+
+/// Computes what a flood does to the gateway on this machine.
+#[cfg(target_os = "linux")]
+fn flood(link: &LinkFile, bps: Option<u64>) -> Flood {
+    let frames = fairlink_net::frames_in_front(ETHERNET_FRAME.max(link.mtu)) as u64;
+    // It was measured with full frames, which take the longest.
+    let delay_s = bps.map(|bps| frames as f64 * 8.0 * f64::from(FULL_FRAME) / bps as f64);
+    let why_not = fairlink_net::drops_by_class().err();
+    Flood { frames, delay_s, by_class: why_not.is_none(), why_not }
 }
 
 /// The classes that text would have, drawn.
@@ -199,6 +213,19 @@ fn pieces(link: &LinkFile) -> String {
     }
 }
 
+/// Formats what a flood does to the gateway.
+fn in_a_flood(Flood { frames, delay_s, why_not, .. }: &Flood) -> String {
+    let time = match delay_s {
+        Some(delay_s) => format!("{} at the measured capacity, while its thread has its processor", human::time(*delay_s)),
+        None => "their time is not computed, because the capacity is measured for links above 1 Gbit/s only (`fairlink bench --gateway`)".to_owned(),
+    };
+    let more = match why_not {
+        None => "of more, the kernel drops those of classes above their share and of unknown flows".to_owned(),
+        Some(why) => format!("of more, the kernel drops frames of all classes alike: {why}"),
+    };
+    format!("in a flood, up to {frames} frames are in front of another in the gateway: {time}; {more}")
+}
+
 fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let Checked { link, promised, theorems, .. } = checked;
     let rows = rows.in_text(link)?;
@@ -216,6 +243,9 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
         show_memory(checked.memory_bytes)
     );
     out.paragraph(&size, 2)?;
+    if let Some(flood) = &checked.flood {
+        out.paragraph(&in_a_flood(flood), 2)?;
+    }
     out.line("")?;
     let weights = promised.weights.iter().any(Option::is_some);
     let mut columns = vec!["class", "guarantee", "ceiling", "share, all busy"];

@@ -12,10 +12,13 @@ mkdir "$D/own" "$D/elsewhere"
 cp "$D/link.toml" "$D/own/link.toml"
 cp "$D/link.toml" "$D/elsewhere/link.toml"
 ctl() { "$F" ctl "$@" --control "$D/socket"; }
+# All threads have begun, and a short-lived one has ended.
+until_running() { n=0; until grep -q "running until" "$1"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; sleep 0.1; }
 "$F" gateway "$D/own/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json \
     > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"
-cat /proc/$gateway/task/*/status > "$D/status" 2> /dev/null || true # a thread may have ended since
+until_running "$D/gateway.log"
+cat /proc/$gateway/task/*/status > "$D/status"
 sed 's/10mbit/20mbit/' "$D/link.toml" > "$D/own/new"
 mv "$D/own/new" "$D/own/link.toml"
 ctl reload > "$D/reload.txt"
@@ -33,12 +36,14 @@ kill -INT $gateway
 wait $gateway
 "$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --keep-privileges --control "$D/all" > /dev/null 2> "$D/all.log" & gateway=$!
 until_exists "$D/all"
-cat /proc/$gateway/task/*/status > "$D/status-all" 2> /dev/null || true # a thread may have ended since
+until_running "$D/all.log"
+cat /proc/$gateway/task/*/status > "$D/status-all"
 kill -INT $gateway
 wait $gateway
 "$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --no-fail-open --control "$D/closed" > /dev/null 2> "$D/closed.log" & gateway=$!
 until_exists "$D/closed"
-cat /proc/$gateway/task/*/status > "$D/status-closed" 2> /dev/null || true # a thread may have ended since
+until_running "$D/closed.log"
+cat /proc/$gateway/task/*/status > "$D/status-closed"
 kill -INT $gateway
 wait $gateway
 "#;

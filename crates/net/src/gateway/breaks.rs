@@ -205,7 +205,7 @@ impl Gateway {
             Err(WhyNot::Refused(error)) => Err(error),
             Err(WhyNot::Unfit(why)) => {
                 notes.push(format!("falls back to AF_PACKET: {why}"));
-                Ports::open(&self.config, looked, notes)
+                Ports::open(&self.config, self.early.as_ref(), looked, notes)
             }
         }
     }
@@ -216,7 +216,7 @@ impl Gateway {
         looked.check(self.config.force, &mut notes)?;
         notes.clear();
         let Ports { mut input, mut output, held } = match self.backend {
-            BackendKind::AfPacket => Ports::open(&self.config, looked, &mut notes)?,
+            BackendKind::AfPacket => Ports::open(&self.config, self.early.as_ref(), looked, &mut notes)?,
             BackendKind::AfXdp => self.open_xdp(looked, &mut notes)?,
         };
         input.inherit(&mut self.data_path.input);

@@ -144,6 +144,9 @@ pub struct GatewayConfig {
     pub offloads: OffloadPolicy,
     /// Policy for frames longer than the link's largest.
     pub long_frames: LongFrames,
+    /// True to drop frames of classes with long queues in the kernel, before they are copied, while load is shed, if the
+    /// kernel allows that. Packet sockets between two interfaces only.
+    pub shed_in_kernel: bool,
     /// The sockets.
     pub sockets: AfPacketOptions,
     /// Number of frames in the packet pool; by default the maximum need.
@@ -198,6 +201,7 @@ impl GatewayConfig {
             stall_after: DEFAULT_STALL,
             offloads: OffloadPolicy::default(),
             long_frames: LongFrames::default(),
+            shed_in_kernel: true,
             sockets: AfPacketOptions::default(),
             pool_frames: None,
             drain: None,

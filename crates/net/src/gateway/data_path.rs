@@ -23,9 +23,12 @@
 //! busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{Classifier, ethernet};
-use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
+use fairlink_core::{
+    Amount, ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake,
+};
 use fairlink_report::DropCause;
 
+use crate::gateway::early::EarlyDrops;
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::splitter::{FOLLOWERS, MOST_IN_PIECE, OF_TURN, Out, Splits, Splitter, SuperFrame};
@@ -87,6 +90,8 @@ pub(crate) struct Parts {
     pub(crate) queues: QueueLengths,
     pub(crate) splitter: Splitter,
     pub(crate) growth: Option<Growth>,
+    /// [`EarlyDrops::room`]
+    pub(crate) early: Vec<Amount>,
 }
 
 /// All parts of the path except the scheduler; see the module.
@@ -119,6 +124,8 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) sampled: Sampled,
     /// Times one in this number of busy turns in detail.
     pub(crate) sample_every: u64,
+    /// Drops in the kernel, if it allows them.
+    pub(crate) early: Option<EarlyDrops>,
     /// Writer of a trace, if one is recorded.
     pub(crate) tap: Option<Box<TraceWriter>>,
     arrivals: Vec<Arrival>,
@@ -183,6 +190,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             backward: Outlet::default(),
             sampled: Sampled::default(),
             sample_every: SAMPLE_EVERY,
+            early: None,
             tap: None,
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH + OF_TURN),
@@ -250,7 +258,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Switches to other classes. `class_map` maps each old class to its successor. The replaced parts are left in
     /// `parts`. Does not allocate.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, class_map: &[Option<ClassId>]) {
-        let Parts { classifier, labels, overhead, lengths, counters, queues, splitter, growth } = parts;
+        let Parts { classifier, labels, overhead, lengths, counters, queues, splitter, growth, early: counted } = parts;
+        if let Some(early) = &mut self.early {
+            early.count_all(&mut self.counters);
+            early.exchange(class_map, overhead, counted);
+        }
         counters.inherit(&self.counters, class_map);
         queues.inherit(&self.queues, class_map);
         labels.inherit(&mut self.labels, class_map);
@@ -571,18 +583,19 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     }
 
     /// Fetches up to [`BATCH`] frames, classifies them, and appends those for the scheduler to `batch`. Returns the
-    /// number of fetched frames.
-    fn fetch(&mut self, now: Nanos, batch: &mut Vec<Packet>) -> usize {
+    /// number of fetched frames, and how many of them are of flows that the kernel does not know.
+    fn fetch(&mut self, now: Nanos, batch: &mut Vec<Packet>) -> (usize, usize) {
         let started = self.lap();
         let mut arrivals = std::mem::take(&mut self.arrivals);
         let received = self.input.receive(&mut self.pool, now, BATCH, &mut arrivals);
         self.note(received.err());
         let fetched = self.lap();
         let count = arrivals.len();
+        let mut unknown = 0;
         self.moved |= count > 0;
         for Arrival { frame, len, condition } in arrivals.drain(..) {
             if let Condition::Super(number) = condition {
-                self.take_super_frame(now, frame, len, number);
+                unknown += usize::from(!self.take_super_frame(now, frame, len, number));
                 continue;
             }
             if self.tap.is_some() {
@@ -592,6 +605,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let bytes = self.pool.packet(frame);
             let headers = self.labels.headers(bytes);
             let class = self.classifier.classify(&headers.key);
+            if let Some(early) = &mut self.early {
+                unknown += usize::from(!early.saw(now, bytes, class));
+            }
             let unfit = match condition {
                 _ if len < ethernet::HEADER as u32 => Some(DropCause::Runt),
                 _ if self.discarding => Some(DropCause::Stale),
@@ -626,7 +642,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                     self.queues.entered(class, 1);
                     batch.push(Packet { handle: u64::from(frame) | label, len, class });
                 }
-                Some(cause) => self.drop_fetched(now, frame, class, (len, on_wire), cause),
+                Some(cause) => {
+                    if let (DropCause::Shed, Some(early)) = (cause, &mut self.early) {
+                        early.drop_class(class);
+                    }
+                    self.drop_fetched(now, frame, class, (len, on_wire), cause);
+                }
             }
         }
         self.arrivals = arrivals;
@@ -636,7 +657,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             self.sampled.classify += self.classified.saturating_sub(fetched).0;
             self.sampled.received += count as u64;
         }
-        count
+        (count, unknown)
     }
 
     /// Drops the frame in `frame`, of `class`, with this accounted length and length on the wire.
@@ -651,11 +672,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     }
 
     /// Classifies super-frame `number` of the input, of `len` bytes, whose first bytes are in `frame`, and copies it if it
-    /// will be split.
-    fn take_super_frame(&mut self, now: Nanos, frame: u32, len: u32, number: u8) {
+    /// will be split. Returns true if the kernel knows its flow, or drops nothing by flow.
+    fn take_super_frame(&mut self, now: Nanos, frame: u32, len: u32, number: u8) -> bool {
         let bytes = self.pool.packet(frame);
         let headers = self.labels.headers(bytes);
         let class = self.classifier.classify(&headers.key);
+        let is_known = self.early.as_mut().is_none_or(|early| early.saw(now, bytes, class));
         let each = self.overhead.accounted(self.input.segments(number).len(0) as u32);
         let cause = match self.discarding {
             true => Some(DropCause::Stale),
@@ -680,6 +702,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
         }
         self.pool.give_back(frame);
+        is_known
     }
 
     /// Drops the super-frames of both directions and the frames behind them, which are stale.
@@ -781,7 +804,16 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
             return;
         }
         // A batch that is not full has emptied the kernel's buffer.
-        self.shedding = self.fetch(now, batch) == BATCH && self.input.is_flooded();
+        let (count, unknown) = self.fetch(now, batch);
+        self.shedding = count == BATCH && self.input.is_flooded();
+        let Some(early) = &mut self.early else { return };
+        early.fetched(count, count < BATCH);
+        if self.shedding && 2 * unknown > count {
+            early.drop_unknown(now);
+        }
+        if early.is_dropping() {
+            early.turn(now, count < BATCH, &self.queues, &mut self.counters);
+        }
     }
 
     fn enqueued(&mut self) {

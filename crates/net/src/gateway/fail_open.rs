@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::gateway::early::Early;
 use crate::gateway::fail_open::keep::{Keeper, Parts, SharedParts, Upkeep, Way};
 use crate::gateway::fail_open::place::Place;
 use crate::gateway::fail_open::programs::Programs;
@@ -34,7 +35,7 @@ use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
 use crate::io::af_xdp::{Beat, Life};
-use crate::io::bpf::{BpfError, Map, Program, SharedPage};
+use crate::io::bpf::{BpfError, Map, Program, SharedWords};
 use crate::io::interface::Interface;
 
 pub(crate) use crate::gateway::fail_open::programs::STALE;
@@ -117,7 +118,7 @@ enum By {
     /// Programs in the interfaces' drivers, which end with their sockets.
     Driver {
         map: Map,
-        beat: SharedPage,
+        beat: SharedWords,
         life: Life,
     },
     /// The host's own frames are redirected.
@@ -126,7 +127,8 @@ enum By {
 }
 
 impl Hold {
-    /// Creates wires from the first to the second of each of `directions`, and accepts nothing yet. Without fail-open,
+    /// Creates wires from the first to the second of each of `directions`, and accepts nothing yet. With `early`, frames of
+    /// the first direction may be dropped early. Without fail-open,
     /// wires of an earlier gateway are removed if the interfaces are `claimed`.
     ///
     /// # Errors
@@ -135,13 +137,14 @@ impl Hold {
         policy: FailOpen,
         directions: &[(&Interface, &Interface)],
         claimed: bool,
+        early: Option<&Early>,
         notes: &mut Vec<String>,
     ) -> Result<(Option<Self>, FailOpenStats), OpenError> {
         let opened = |hold: Self, by: &str, why_not| Ok((Some(hold), FailOpenStats::by(by, why_not)));
         let why = match policy {
             FailOpen::Never => None,
             FailOpen::Auto | FailOpen::Require => {
-                match Self::by_programs(directions) {
+                match Self::by_programs(directions, early) {
                     Ok(hold) => return opened(hold, "bpf", None),
                     Err(programs) => match Self::by_table(directions) {
                         Ok(hold) => {
@@ -234,8 +237,11 @@ impl Hold {
     }
 
     /// Loads the programs first, because the kernel may refuse them.
-    fn by_programs(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
-        let programs = Programs::load().map_err(|error| explain(&error))?;
+    fn by_programs(directions: &[(&Interface, &Interface)], early: Option<&Early>) -> Result<Self, String> {
+        // The first direction is the shared one.
+        let input = directions.first().map(|(from, _)| from.index);
+        let dropper = early.zip(input).map(|(early, input)| early.dropper(input));
+        let programs = Programs::load(dropper.as_ref()).map_err(|error| explain(&error))?;
         let mut places = Vec::new();
         for (from, _) in directions {
             places.push(programs.guard((&from.name, from.index)).map_err(|error| explain(&error))?);
@@ -273,7 +279,7 @@ impl Hold {
     /// The reason as text; nothing new is left then.
     pub(super) fn in_driver(directions: &[(&Interface, &Interface)]) -> Result<Self, String> {
         let map = Map::shared_array("fairlink_beat", 1, 8).map_err(|error| explain(&error))?;
-        let beat = map.share().map_err(|error| explain(&error))?;
+        let beat = map.share(1).map_err(|error| explain(&error))?;
         let life = Life::begin()?;
         let mut hold = Self::new(By::Driver { map, beat, life }, directions, Vec::new());
         hold.lay(directions)?;

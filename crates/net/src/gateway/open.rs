@@ -9,6 +9,7 @@ use crate::gateway::account::{DelayTable, Generation, MAX_HISTOGRAMS};
 use crate::gateway::claim;
 use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
+use crate::gateway::early::Early;
 use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, fit_pieces, has_room};
@@ -21,6 +22,7 @@ use crate::gateway::run::Gateway;
 use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::io::af_xdp;
+use crate::io::bpf::BpfError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
@@ -44,7 +46,7 @@ impl Gateway {
         let (members, _) = config.pools.members(config.link.as_deref(), &config.tree, &clock, true)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
         let processor = pick(config.processor)?;
-        let Opened { backend, needs, pool, ports } = Opened::ports(&config, looked, &mut notes)?;
+        let Opened { backend, needs, pool, ports, early } = Opened::ports(&config, looked, &mut notes)?;
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -65,7 +67,7 @@ impl Gateway {
         let memory = MemoryBound {
             classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes()) as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes() + splitters * splitter.memory_bytes()) as u64,
-            kernel_bytes: from.kernel_bytes() + to.kernel_bytes(),
+            kernel_bytes: from.kernel_bytes() + to.kernel_bytes() + early.as_ref().map_or(0, |_| Early::KERNEL_BYTES),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
         };
         let catch_up = config.catch_up.unwrap_or(DEFAULT_CATCH_UP);
@@ -90,6 +92,13 @@ impl Gateway {
         if config.profile {
             data_path.sample_every = 1;
         }
+        // Without a ring the kernel counts bytes, and more frames than this fit.
+        let room = data_path.input.ring_slots().unwrap_or(1024);
+        match early.as_ref().map(|early| early.drops(config.tree.len(), &config.overhead, room)) {
+            Some(Ok(drops)) => data_path.early = Some(drops),
+            Some(Err(error)) => notes.push(not_early(&error)),
+            None => {}
+        }
         config.take_over = false;
         let keeper = Keeper::default();
         if let Some(hold) = &held.hold {
@@ -103,6 +112,7 @@ impl Gateway {
             driver,
             data_path,
             held,
+            early,
             leaving: false,
             notes,
             processor,
@@ -111,8 +121,9 @@ impl Gateway {
     }
 }
 
-/// Memory for opening that does not grow with the classes: buffers for super-frames, the classifier, threads.
-const BESIDE: u64 = 16 << 20;
+/// Memory for opening that does not grow with the classes: buffers for super-frames, rings and maps shared with the kernel,
+/// the classifier, threads.
+const BESIDE: u64 = 40 << 20;
 
 /// Makes all checks that are possible before anything is opened.
 fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked, OpenError> {
@@ -160,6 +171,15 @@ struct Opened {
     needs: Needs,
     pool: FramePool,
     ports: Ports,
+    /// Loaded for packet sockets between two interfaces, if the kernel allows it.
+    early: Option<Early>,
+}
+
+/// Why the kernel does not drop by class.
+fn not_early(error: &BpfError) -> String {
+    format!(
+        "if frames arrive faster than they are fetched, the kernel drops frames of all classes alike, because it has no program that drops by class: {error}"
+    )
 }
 
 impl Opened {
@@ -198,7 +218,7 @@ impl Opened {
         // The whole pool is registered with the kernel, and registered memory cannot grow.
         let mut pool = FramePool::new(needs.frames, frame_bytes).map_err(|error| unfit(error.into()))?;
         let ports = Ports::open_xdp(config, interfaces, &mut pool, notes)?;
-        Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports })
+        Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports, early: None })
     }
 
     fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
@@ -207,8 +227,12 @@ impl Opened {
         // Room for longer queues after a reload.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
-        let ports = Ports::open(config, looked, notes)?;
-        Ok(Self { backend: BackendKind::AfPacket, needs, pool, ports })
+        let early = match config.shed_in_kernel && !config.own_traffic {
+            true => Early::load().map_err(|error| notes.push(not_early(&error))).ok(),
+            false => None,
+        };
+        let ports = Ports::open(config, early.as_ref(), looked, notes)?;
+        Ok(Self { backend: BackendKind::AfPacket, needs, pool, ports, early })
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::gateway::cable::{self, Cable};
 use crate::gateway::claim::{self, Claim};
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
+use crate::gateway::early::Early;
 use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
@@ -107,15 +108,20 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets by `config`. The order ensures that no frame is lost or doubled: the
+    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. The order ensures that no frame is lost or doubled: the
     /// kernel's own path, its hold, the sockets, and last the place of a running gateway.
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.
-    pub(super) fn open(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        config: &GatewayConfig,
+        early: Option<&Early>,
+        looked: Looked,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
         let Looked { input, output, cable } = looked;
         match cable {
-            None => Self::between(config, [&input, &output], notes),
+            None => Self::between(config, early, [&input, &output], notes),
             Some(cable) => Self::of_the_host(config, [&input, &output], cable, notes),
         }
     }
@@ -153,6 +159,7 @@ impl Ports {
 
     fn between(
         config: &GatewayConfig,
+        early: Option<&Early>,
         [input, output]: [&Interface; 2],
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
@@ -167,7 +174,7 @@ impl Ports {
             claims = Some(claim::take_over(&receiving, notes)?);
         }
         let (hold, fail_open) =
-            match (Hold::prepare(config.fail_open, &directions, claims.is_some(), notes)?, claims.is_some()) {
+            match (Hold::prepare(config.fail_open, &directions, claims.is_some(), early, notes)?, claims.is_some()) {
                 ((None, stats), false) => {
                     claims = Some(claim::take_over(&receiving, notes)?);
                     Hold::without(&directions, notes);
@@ -175,11 +182,14 @@ impl Ports {
                 }
                 (prepared, _) => prepared,
             };
-        let intake = hold.as_ref().and_then(Hold::gate).map_or(RxFilter::All, RxFilter::Gated);
+        let gate = hold.as_ref().and_then(Hold::gate);
+        let intake = gate.map_or(RxFilter::All, RxFilter::Gated);
+        // The gate drops frames early, too.
+        let shared = gate.or(early.map(Early::filter)).map_or(RxFilter::All, RxFilter::Gated);
         let open = |interface, intake| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
         // A socket whose frames are never fetched would count all of them as lost.
         let back = if config.reverse { intake } else { RxFilter::Nothing };
-        let opened = open(input, intake).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
+        let opened = open(input, shared).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
             let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
             let claims = match claims {
                 Some(claims) => claims,

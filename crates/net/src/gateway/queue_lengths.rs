@@ -96,6 +96,12 @@ impl QueueLengths {
         packets >= long
     }
 
+    /// Returns true if the queue of `class` is at least half as long as a long one.
+    pub(crate) fn is_half_long(&self, class: ClassId) -> bool {
+        let Length { packets, long, .. } = self.classes[class.index()];
+        packets > long / 2
+    }
+
     /// Returns the cause for which a super-frame of `class` is dropped as a whole: its queue, or all together, hold as
     /// many packets as they may, or load is shed (`shedding`) and its queue is long. Whether a queue holds its limit of
     /// bytes is not known here.

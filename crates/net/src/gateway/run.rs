@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath, Sampled};
+use crate::gateway::early::Early;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::{Liveness, Vitals};
@@ -44,6 +45,8 @@ pub struct Gateway {
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     pub(super) held: Held,
+    /// The program that drops by class, for interfaces that come back.
+    pub(super) early: Option<Early>,
     /// Maintains the fail-open arrangement.
     pub(super) keeper: Keeper,
     pub(super) liveness: Liveness,
@@ -253,6 +256,9 @@ impl Gateway {
             }
             std::thread::sleep(Duration::from_nanos(BUSY_RETRY.0));
         }
+        if let Some(early) = &mut self.data_path.early {
+            early.count_all(&mut self.data_path.counters);
+        }
         let mut last = Snapshot::new(Arc::clone(self.publisher.generation()));
         let now = self.data_path.clock.now();
         last.copy(0..last.classes.len(), now, &self.data_path, self.driver.scheduler());
@@ -289,6 +295,7 @@ impl Gateway {
             uptime,
             interfaces: input + output,
             splits: data_path.splits(),
+            shed_unknown: data_path.early.as_ref().map_or(0, |early| early.unknown().packets),
             movers: [data_path.input.mover(), data_path.output.mover()],
             output_busy: data_path.onward.busy,
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),

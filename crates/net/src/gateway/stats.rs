@@ -60,7 +60,7 @@ impl Further {
 
 /// Causes of drops at the edges of the scheduler. [`DropCause::TooLong`] and [`DropCause::Stale`] occur on both sides, and
 /// [`DropCause::QueuePackets`] and [`DropCause::TotalPackets`] in the scheduler, too.
-const EDGE_CAUSES: [DropCause; 9] = [
+const EDGE_CAUSES: [DropCause; 10] = [
     DropCause::QueuePackets,
     DropCause::TotalPackets,
     DropCause::TooLong,
@@ -68,6 +68,7 @@ const EDGE_CAUSES: [DropCause; 9] = [
     DropCause::Checksum,
     DropCause::Joined,
     DropCause::Shed,
+    DropCause::ShedEarly,
     DropCause::Stale,
     DropCause::RefusedByInterface,
 ];
@@ -140,6 +141,15 @@ impl EdgeCounters {
         let edges = &mut self.classes[class.index()];
         edges.drop(packets, len, cause);
         edges.dropped_before += Amount { packets, bytes: packets * u64::from(len) };
+    }
+
+    /// Counts frames that the kernel dropped before they were fetched.
+    pub(crate) fn dropped_early(&mut self, class: ClassId, amount: Amount) {
+        let edges = &mut self.classes[class.index()];
+        edges.dropped_before += amount;
+        if let Some(place) = EDGE_CAUSES.iter().position(|&edge| edge == DropCause::ShedEarly) {
+            edges.dropped[place] += amount;
+        }
     }
 
     /// Counts a packet of `len` accounted bytes that was dropped behind the scheduler.
@@ -348,6 +358,10 @@ pub struct GatewayState {
     pub liveness: LivenessStats,
     /// Frames that the kernel dropped before the gateway fetched them; not among the received.
     pub kernel_dropped_packets: u64,
+    /// Frames of flows that the gateway did not know, which the kernel dropped while load was shed; not among the
+    /// received.
+    #[serde(default)]
+    pub shed_unknown_packets: u64,
     /// Super-frames that could not be split and were dropped as `joined`.
     pub super_packets: u64,
     /// The same by reason, for reasons that have occurred: `tunnel`, `protocol`, `malformed`, `too_long`.
@@ -496,13 +510,16 @@ impl std::fmt::Display for GatewayStats {
             )?;
         }
         let causes = counts.dropped_by.unwrap_or_default();
-        let shed = causes[DropCause::Shed];
-        if shed.packets > 0 {
+        let [shed, early] = [DropCause::Shed, DropCause::ShedEarly].map(|cause| causes[cause].packets);
+        if shed + early > 0 {
             write!(
                 f,
-                "; frames arrived faster than this processor handles them: {} of classes with long queues were shed early",
-                shed.packets
+                "; frames arrived faster than this processor handles them: {} of classes with long queues were shed, {early} of them by the kernel",
+                shed + early
             )?;
+        }
+        if gateway.shed_unknown_packets > 0 {
+            write!(f, "; the kernel dropped {} of flows that were not known meanwhile", gateway.shed_unknown_packets)?;
         }
         let refused = causes[DropCause::RefusedByInterface];
         for (name, packets) in

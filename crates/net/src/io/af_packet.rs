@@ -291,6 +291,14 @@ impl AfPacket {
         received + sent
     }
 
+    /// Frames that its receive ring has room for; `None` without one.
+    pub(crate) fn ring_slots(&self) -> Option<usize> {
+        match &self.receiving {
+            Receiving::Ring(ring) => Some(ring.slots()),
+            Receiving::Messages(_) => None,
+        }
+    }
+
     /// Memory for reception in bytes, besides the pool and the rings; it never grows.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {

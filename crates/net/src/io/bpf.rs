@@ -13,13 +13,12 @@ pub(crate) mod types;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use thiserror::Error;
 
 use crate::io::bpf::assembler::Assembler;
-use crate::io::sys;
+use crate::io::sys::{self, Mapping};
 
 // Commands of linux/bpf.h.
 const MAP_CREATE: libc::c_int = 0;
@@ -235,56 +234,42 @@ impl Map {
         self.set(number, &socket.as_raw_fd().to_ne_bytes())
     }
 
-    /// Maps the values of a [`Map::shared_array`] into this process, as far as they fit into one page.
+    /// Maps the first `words` words of 8 B of a [`Map::shared_array`] into this process.
     ///
     /// # Errors
     /// [`BpfError`]: the map cannot be mapped (`EPERM`), no memory (`ENOMEM`).
-    pub(crate) fn share(&self) -> Result<SharedPage, BpfError> {
-        // SAFETY: a new mapping of a descriptor that is open; nothing else is at an address that the kernel picks.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                SharedPage::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                self.fd.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(at.cast()) {
-            Some(page) if at != libc::MAP_FAILED => Ok(SharedPage { page }),
-            _ => Err(BpfError::while_doing("mapping a map into memory")(io::Error::last_os_error())),
-        }
+    pub(crate) fn share(&self, words: usize) -> Result<SharedWords, BpfError> {
+        // The kernel gives whole pages.
+        let bytes = (words * size_of::<u64>()).next_multiple_of(SharedWords::PAGE);
+        let memory = Mapping::shared(&self.fd, 0, bytes).map_err(BpfError::while_doing("mapping a map into memory"))?;
+        Ok(SharedWords { memory, words })
     }
 }
 
-/// The first page of a shared array, mapped as long as this exists.
+/// The first words of a shared array, mapped as long as this exists.
 #[derive(Debug)]
-pub(crate) struct SharedPage {
-    page: NonNull<AtomicU64>,
+pub(crate) struct SharedWords {
+    memory: Mapping,
+    words: usize,
 }
 
 // SAFETY: only atomic operations access the memory, and nothing of it is bound to a thread.
-unsafe impl Send for SharedPage {}
-// SAFETY: as above.
-unsafe impl Sync for SharedPage {}
+unsafe impl Sync for SharedWords {}
 
-impl SharedPage {
-    /// As long as the smallest page of any machine. The kernel gives whole pages.
-    const BYTES: usize = 4096;
+impl SharedWords {
+    /// Bytes of the smallest page of any machine.
+    const PAGE: usize = 4096;
 
-    /// The first eight bytes, as a number.
-    pub(crate) fn first(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped as long as this value lives and aligned to more than eight bytes. Programs in the
-        // kernel read the number as a whole and never write it.
-        unsafe { self.page.as_ref() }
+    /// The words, which programs in the kernel read and write as a whole.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the memory is mapped for this length as long as this value lives, aligned to a page, and any bytes are a
+        // number. This process and programs in the kernel access it only by atomic operations.
+        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().cast(), self.words) }
     }
-}
 
-impl Drop for SharedPage {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `Map::share` with this length, and no reference outlives the value.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), Self::BYTES) };
+    /// The first word.
+    pub(crate) fn first(&self) -> &AtomicU64 {
+        &self.words()[0]
     }
 }
 

@@ -46,6 +46,30 @@ fn free(socket: &OwnedFd, kind: libc::c_int) -> io::Result<()> {
     sys::set_option(socket, libc::SOL_PACKET, kind, &none)
 }
 
+/// Slots of a receive ring of about `bytes` bytes for frames of up to `longest`.
+pub(crate) fn receive_slots(longest: usize, bytes: usize) -> usize {
+    let Shape { blocks, of_block, .. } = Shape::new(receive::IN_FRONT + longest, bytes);
+    blocks * of_block
+}
+
+/// Sizes of a ring.
+struct Shape {
+    slot_bytes: usize,
+    block_bytes: usize,
+    blocks: usize,
+    of_block: usize,
+}
+
+impl Shape {
+    /// A ring with slots of at least `slot_bytes`, of about `bytes` bytes.
+    fn new(slot_bytes: usize, bytes: usize) -> Self {
+        let slot_bytes = slot_bytes.next_multiple_of(SLOT_ALIGNMENT);
+        let block_bytes = slot_bytes.next_power_of_two().max(BLOCK);
+        let blocks = bytes.div_ceil(block_bytes).max(1);
+        Self { slot_bytes, block_bytes, blocks, of_block: block_bytes / slot_bytes }
+    }
+}
+
 /// The slots of one ring.
 #[derive(Debug)]
 struct Slots {
@@ -66,9 +90,7 @@ impl Slots {
     /// # Errors
     /// The kernel's answer: no memory (`ENOMEM`), no rings (`ENOPROTOOPT`).
     fn make(socket: &OwnedFd, kind: libc::c_int, slot_bytes: usize, bytes: usize) -> io::Result<Self> {
-        let slot_bytes = slot_bytes.next_multiple_of(SLOT_ALIGNMENT);
-        let block_bytes = slot_bytes.next_power_of_two().max(BLOCK);
-        let (blocks, of_block) = (bytes.div_ceil(block_bytes).max(1), block_bytes / slot_bytes);
+        let Shape { slot_bytes, block_bytes, blocks, of_block } = Shape::new(slot_bytes, bytes);
         let count = blocks * of_block;
         let request = libc::tpacket_req {
             tp_block_size: block_bytes as libc::c_uint,

@@ -88,6 +88,14 @@ impl RealPort {
         }
     }
 
+    /// Frames that its receive ring has room for; `None` without one.
+    pub(crate) fn ring_slots(&self) -> Option<usize> {
+        match self {
+            Self::Packet(port) => port.ring_slots(),
+            Self::Xdp(_) => None,
+        }
+    }
+
     /// Memory for reception in bytes, besides the pool; it never grows.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {

@@ -57,6 +57,7 @@ impl Observation {
             balanced: self.is_balanced(),
             unreachable: generation.unreachable.iter().map(|class| generation.names[class.index()].clone()).collect(),
             kernel_dropped_packets: gateway.interfaces.kernel_dropped,
+            shed_unknown_packets: gateway.shed_unknown,
             super_packets: gateway.interfaces.super_packets(),
             super_packets_by_reason: unsplittable(&gateway.interfaces),
             split_packets: gateway.splits.frames,

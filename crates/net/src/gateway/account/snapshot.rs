@@ -42,6 +42,8 @@ pub(crate) struct GatewayCounts {
     pub(crate) interfaces: BackendCounters,
     /// Of both directions together.
     pub(crate) splits: Splits,
+    /// Frames of unknown flows that the kernel dropped while load was shed.
+    pub(crate) shed_unknown: u64,
     /// Backends of the input and of the output.
     pub(crate) movers: [BackendInfo; 2],
     pub(crate) output_busy: u64,

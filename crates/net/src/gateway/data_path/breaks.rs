@@ -23,7 +23,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         count += self.discard_super_frames(now);
         self.discarding = true;
         for _ in 0..MOST {
-            match self.fetch(now, &mut Vec::new()) {
+            match self.fetch(now, &mut Vec::new()).0 {
                 0 if !self.input.has_more() => break,
                 fetched => count += fetched as u64,
             }

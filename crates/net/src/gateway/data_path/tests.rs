@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::gateway::account::{Generation, Observation, Snapshot};
+use crate::gateway::early::Early;
 use crate::gateway::trace;
+use crate::io::bpf::tests::{allowed, run};
 use crate::io::virtual_link::VirtualLink;
 use crate::wire::checksum::{self, Unfinished};
 use crate::wire::frame::{FrameTemplate, Headers, Stamp};
@@ -361,6 +363,58 @@ fn a_class_within_its_share_loses_nothing_while_another_floods_the_kernels_buffe
         assert!(flood.counts().dropped_for(DropCause::Shed).packets > 100_000, "{scheduler}: {flood:?}");
         // It still gets the rest of the link.
         assert!(flood.counts().sent.packets >= 399, "{scheduler}: {flood:?}");
+    }
+}
+
+#[test]
+fn the_kernel_drops_a_flood_that_is_more_than_is_fetched_and_nothing_of_a_class_within_its_share() {
+    // From one source, and each frame from another.
+    for random in [false, true] {
+        let Some(early) = allowed(Early::load()) else { return };
+        let [with, without] = [true, false].map(|drops| {
+            let mut bench = bench("hls", false);
+            bench.data_path.input.buffer = Some(4000);
+            bench.data_path.early = drops.then(|| early.drops(3, &Overhead::NONE, 4000).unwrap());
+            let mut seed = 7u32;
+            for millis in 0..200u32 {
+                // More than 17 batches in each turn, once the calm class is known.
+                for n in 0..if millis < 20 { 10 } else { 1500 } {
+                    let place = if millis < 20 { 5 } else { 1200 };
+                    let mut bytes = match n == place && millis % 5 == 0 {
+                        true => frame(5001, millis / 5, 100),
+                        false => frame(5002, 1500 * millis + n, 64),
+                    };
+                    if random && bytes.len() == 64 {
+                        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        bytes[26..30].copy_from_slice(&seed.to_be_bytes());
+                    }
+                    // The kernel's own program decides, on the bytes behind an Ethernet header.
+                    if !drops || run(early.filter(), &[&[0; 14], &bytes[..]].concat()).unwrap() != 0 {
+                        bench.data_path.input.arrive(bytes);
+                    }
+                }
+                bench.turn(u64::from(millis) * 1_000_000);
+                bench.classes();
+            }
+            // The rest of the kernel's buffer.
+            for millis in 200..500 {
+                bench.turn(millis * 1_000_000);
+            }
+            if let Some(early) = &mut bench.data_path.early {
+                early.count_all(&mut bench.data_path.counters);
+                assert!(!random || early.unknown().packets > 50_000, "{:?}", early.unknown());
+            }
+            let (classes, _) = bench.classes();
+            let calm = &classes[0];
+            assert_eq!(calm.counts().dropped.packets, 0, "{calm:?}");
+            let early = classes[1].counts().dropped_for(DropCause::ShedEarly).packets;
+            (bench.data_path.input.overflow, calm.counts().sent.packets, early, classes[1].counts().sent.packets)
+        });
+        let (overflow, calm, early, flood) = with;
+        assert_eq!((overflow, calm), (0, 40), "random: {random}");
+        assert!(random || early > 200_000, "{early}");
+        assert!(flood >= 150, "it still gets the rest of the link: {flood}");
+        assert!(without.0 > 50_000 && without.1 < 40, "without the program frames of both are lost: {without:?}");
     }
 }
 

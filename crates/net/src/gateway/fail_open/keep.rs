@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_guard_that_is_detached_is_attached_again_once_and_not_at_an_interface_that_is_another() {
-        let Some(programs) = allowed(Programs::load()) else { return };
+        let Some(programs) = allowed(Programs::load(None)) else { return };
         let loopback = ("lo".to_owned(), sys::interface_index("lo").unwrap());
         let Some(place) = allowed(programs.guard((&loopback.0, loopback.1))) else { return };
         let parts = SharedParts::new(Parts { ways: Vec::new(), places: vec![place] });

@@ -20,9 +20,10 @@ use std::sync::atomic::Ordering;
 
 use fairlink_core::Nanos;
 
+use crate::gateway::early::Dropper;
 use crate::gateway::fail_open::place::Place;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
-use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedPage};
+use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedWords};
 
 /// Age of the heartbeat from which the gateway counts as stalled. The data thread runs a turn at least every 50 ms.
 pub(crate) const STALE: Nanos = Nanos::from_millis(300);
@@ -39,7 +40,7 @@ const ALL_OF_IT: i32 = -1;
 /// All programs of one gateway.
 #[derive(Debug)]
 pub(super) struct Programs {
-    beat: SharedPage,
+    beat: SharedWords,
     /// Closed first when the process ends: it has the highest number.
     #[cfg_attr(not(test), expect(dead_code, reason = "held, not read"))]
     array: OwnedFd,
@@ -48,20 +49,21 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs. The heartbeat is zero: nothing is accepted.
+    /// Loads the programs. The heartbeat is zero: nothing is accepted. `early` drops frames that the tap would accept; they
+    /// do not pass either.
     ///
     /// # Errors
     /// [`BpfError`].
-    pub(super) fn load() -> Result<Self, BpfError> {
+    pub(super) fn load(early: Option<&Dropper<'_>>) -> Result<Self, BpfError> {
         let beat = Map::shared_array("fairlink_beat", 1, 8)?;
         let notes = Map::new(MapKind::PerProcessorArray, "fairlink_notes", 1, 8)?;
         let array = Map::new(MapKind::Programs, "fairlink_taps", 1, 4)?;
-        let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(&beat, &notes))?;
+        let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(&beat, &notes, early))?;
         array.set_program(0, &tap)?;
         let gate = Program::load(ProgramKind::SocketFilter, "fairlink_gate", None, gate(&array))?;
         let place = Some(Attachment::TcxIngress);
         let guard = Program::load(ProgramKind::Classifier, "fairlink_guard", place, guard(&notes))?;
-        let beat = beat.share()?;
+        let beat = beat.share(1)?;
         let array = bpf::move_up(array.fd).map_err(BpfError::while_doing("moving a descriptor above the others"))?;
         Ok(Self { beat, array, gate, guard: Arc::new(guard) })
     }
@@ -107,9 +109,10 @@ fn find_note(code: &mut Assembler, notes: &Map) {
     code.map(R1, notes.fd.as_fd()).copy(R2, R10).add(R2, -4).call(Function::MapLookup);
 }
 
-fn tap(beat: &Map, notes: &Map) -> Assembler {
+fn tap(beat: &Map, notes: &Map, early: Option<&Dropper<'_>>) -> Assembler {
     let mut code = Assembler::new();
     let nothing = code.label();
+    code.copy(R9, R1);
     name_frame(&mut code);
     // Read the heartbeat before the clock, so that it is never ahead of it.
     code.map_value(R1, beat.fd.as_fd()).load(Width::Eight, R7, R1, 0);
@@ -119,7 +122,11 @@ fn tap(beat: &Map, notes: &Map) -> Assembler {
     find_note(&mut code, notes);
     code.jump(When::Equal, R0, 0, nothing);
     code.store(Width::Eight, R0, 0, R6);
-    code.set(R0, ALL_OF_IT).exit();
+    if let Some(early) = early {
+        early.append(&mut code);
+    } else {
+        code.set(R0, ALL_OF_IT).exit();
+    }
     code.here(nothing).set(R0, 0).exit();
     code
 }
@@ -162,7 +169,7 @@ mod tests {
     fn a_frame_is_taken_while_the_heartbeat_is_fresh_and_else_it_passes_and_never_both() {
         // Notes are of one processor.
         sys::pin_thread(sys::allowed_processors()[0]).unwrap();
-        let Some(programs) = allowed(Programs::load()) else { return };
+        let Some(programs) = allowed(Programs::load(None)) else { return };
         let now = || MonotonicClock::SHARED.now().0;
         assert_eq!(offer(&programs, 100), (false, true), "it has not begun");
         for length in [60, 1514] {
@@ -183,7 +190,7 @@ mod tests {
     #[test]
     fn the_guard_drops_the_frame_that_was_noted_and_no_other() {
         sys::pin_thread(sys::allowed_processors()[0]).unwrap();
-        let Some(programs) = allowed(Programs::load()) else { return };
+        let Some(programs) = allowed(Programs::load(None)) else { return };
         programs.beat(MonotonicClock::SHARED.now().0);
         assert_ne!(run(&programs.gate, &[0; 100 + HEADER]).unwrap(), 0);
         assert!(passes(&programs, 99), "another length");
@@ -194,7 +201,7 @@ mod tests {
     #[test]
     fn nothing_is_taken_once_the_array_is_closed_however_fresh_the_heartbeat() {
         sys::pin_thread(sys::allowed_processors()[0]).unwrap();
-        let Some(programs) = allowed(Programs::load()) else { return };
+        let Some(programs) = allowed(Programs::load(None)) else { return };
         let Programs { beat, array, gate, guard: _guard } = programs;
         beat.first().store(MonotonicClock::SHARED.now().0, Ordering::Release);
         drop(array);

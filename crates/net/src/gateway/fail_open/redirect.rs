@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use crate::gateway::fail_open::place::Place;
 use crate::gateway::fail_open::programs::STALE;
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
-use crate::io::bpf::{Attachment, BpfError, Map, Program, ProgramKind, SharedPage};
+use crate::io::bpf::{Attachment, BpfError, Map, Program, ProgramKind, SharedWords};
 
 /// Offset of a frame's mark in `struct __sk_buff`.
 const MARK: i16 = 8;
@@ -52,7 +52,7 @@ impl Marks {
 /// The heartbeat of both.
 #[derive(Debug)]
 pub(super) struct Redirection {
-    beat: SharedPage,
+    beat: SharedWords,
 }
 
 impl Redirection {
@@ -76,7 +76,7 @@ impl Redirection {
         // The redirection is closed first when the process ends.
         let redirection =
             Place::new("that redirects this host's traffic", &redirection, Attachment::TcxEgress, from, true)?;
-        Ok((Self { beat: beat.share()? }, vec![redirection, stopper]))
+        Ok((Self { beat: beat.share(1)? }, vec![redirection, stopper]))
     }
 
     /// Sets the heartbeat to `now`, in ns of the machine's monotonic clock. Zero: redirect nothing.
@@ -123,7 +123,7 @@ mod tests {
         let code = redirection(&beat, 1, Marks::for_interface(7));
         let place = Some(Attachment::TcxEgress);
         let Some(program) = allowed(Program::load(ProgramKind::Classifier, "own", place, code)) else { return };
-        let page = beat.share().unwrap();
+        let page = beat.share(1).unwrap();
         let now = || MonotonicClock::SHARED.now().0;
         for (beat, answer) in [
             (0, NEXT as u32),

@@ -373,7 +373,10 @@ impl Page {
             let samples = gateway().map(|(labels, _, seen)| (labels, of(seen)));
             writer.counter((&format!("fairlink_gateway_{what}"), None, help), samples)?;
         }
-        let counters: [Column<Observation, u64>; 7] = [
+        let counters: [Column<Observation, u64>; 8] = [
+            ("shed_unknown", "Frames of unknown flows that the kernel dropped while load was shed", |seen| {
+                seen.snapshot.gateway.shed_unknown
+            }),
             ("kernel_dropped", "Frames that the kernel dropped before the gateway fetched them", |seen| {
                 seen.snapshot.gateway.interfaces.kernel_dropped
             }),

@@ -17,6 +17,8 @@ pub(crate) enum Register {
     R4,
     R6,
     R7,
+    R8,
+    R9,
     R10,
 }
 
@@ -30,6 +32,8 @@ impl Register {
             Self::R4 => 4,
             Self::R6 => 6,
             Self::R7 => 7,
+            Self::R8 => 8,
+            Self::R9 => 9,
             Self::R10 => 10,
         }
     }
@@ -48,6 +52,9 @@ pub(crate) enum Function {
     /// `R1` the index of an interface, `R2` zero: `R0` is the verdict of a classifier that has this interface send the
     /// frame instead.
     Redirect = 23,
+    /// `R1` the context, `R2` an offset in the frame, `R3` a place, `R4` a number of bytes: copies them. `R0` is zero, or
+    /// an error if the frame is too short.
+    LoadBytes = 26,
     /// `R1` the context, `R2` a number: moves the beginning of an XDP program's frame by this number of bytes; earlier
     /// if negative. `R0` is zero, or an error if there is no room.
     AdjustHead = 44,
@@ -59,6 +66,7 @@ pub(crate) enum Function {
 /// Number of bytes that an instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
+    One,
     Two,
     Four,
     Eight,
@@ -67,6 +75,7 @@ pub(crate) enum Width {
 impl Width {
     fn bits(self) -> u8 {
         match self {
+            Self::One => 0x10,
             Self::Two => 0x08,
             Self::Four => 0x00,
             Self::Eight => 0x18,
@@ -118,11 +127,16 @@ impl Assembler {
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
     const TO_BIG_ENDIAN: u8 = 0xdc;
+    const ADD_ATOMICALLY: u8 = 0xdb;
     // Operations of `ALU64`.
     const ADD: u8 = 0x00;
     const SUB: u8 = 0x10;
+    const MULTIPLY: u8 = 0x20;
     const OR: u8 = 0x40;
+    const AND: u8 = 0x50;
     const SHIFT_LEFT: u8 = 0x60;
+    const SHIFT_RIGHT: u8 = 0x70;
+    const XOR: u8 = 0xa0;
     const MOVE: u8 = 0xb0;
     // In the source register of a wide load: its number is a map.
     const A_MAP: u8 = 1;
@@ -187,6 +201,58 @@ impl Assembler {
     /// `to -= from`
     pub(crate) fn subtract(&mut self, to: Register, from: Register) -> &mut Self {
         self.push(Self::ALU64 | Self::REGISTER | Self::SUB, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to = number`, of 64 bits.
+    pub(crate) fn set_wide(&mut self, to: Register, number: u64) -> &mut Self {
+        self.push(Self::LOAD_WIDE, to.bits(), 0, 0, number as u32 as i32);
+        self.push(0, 0, 0, 0, (number >> 32) as u32 as i32)
+    }
+
+    /// `to += from`
+    pub(crate) fn add_register(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::ADD, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to *= from`
+    pub(crate) fn multiply(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::MULTIPLY, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to &= from`
+    pub(crate) fn and(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::AND, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to &= number`, with its sign.
+    pub(crate) fn and_number(&mut self, to: Register, number: i32) -> &mut Self {
+        self.push(Self::ALU64 | Self::AND, to.bits(), 0, 0, number)
+    }
+
+    /// `to ^= from`
+    pub(crate) fn xor(&mut self, to: Register, from: Register) -> &mut Self {
+        self.push(Self::ALU64 | Self::REGISTER | Self::XOR, to.bits(), from.bits(), 0, 0)
+    }
+
+    /// `to |= number`, with its sign.
+    pub(crate) fn or_number(&mut self, to: Register, number: i32) -> &mut Self {
+        self.push(Self::ALU64 | Self::OR, to.bits(), 0, 0, number)
+    }
+
+    /// `to >>= bits`, filled with zeros.
+    pub(crate) fn shift_right(&mut self, to: Register, bits: i32) -> &mut Self {
+        self.push(Self::ALU64 | Self::SHIFT_RIGHT, to.bits(), 0, 0, bits)
+    }
+
+    /// `*(to + offset) += from`, eight bytes, as one operation for all processors.
+    pub(crate) fn add_atomically(&mut self, to: Register, offset: i16, from: Register) -> &mut Self {
+        self.push(Self::ADD_ATOMICALLY, to.bits(), from.bits(), offset, 0)
+    }
+
+    /// Jumps to `label`.
+    pub(crate) fn go(&mut self, label: Label) -> &mut Self {
+        self.jumps.push((self.code.len(), label));
+        self.push(Self::JUMP, 0, 0, 0, 0)
     }
 
     /// `to |= from`

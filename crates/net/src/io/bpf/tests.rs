@@ -41,7 +41,7 @@ pub(crate) fn allowed<T>(outcome: Result<T, BpfError>) -> Option<T> {
 #[test]
 fn a_program_reads_what_this_process_writes_into_a_shared_page() {
     let Some(map) = allowed(Map::shared_array("page", 1, 8)) else { return };
-    let page = map.share().unwrap();
+    let page = map.share(1).unwrap();
     let mut code = Assembler::new();
     code.map_value(R1, map.fd.as_fd()).load(Width::Eight, R0, R1, 0).exit();
     let program = Program::load(ProgramKind::SocketFilter, "reads", None, code).unwrap();
@@ -69,7 +69,7 @@ fn what_the_verifier_refuses_is_told_in_its_words() {
 fn jumps_go_where_their_labels_are() {
     // 1 for a number above 5, 2 for 5, 3 below.
     let Some(map) = allowed(Map::shared_array("number", 1, 8)) else { return };
-    let page = map.share().unwrap();
+    let page = map.share(1).unwrap();
     let mut code = Assembler::new();
     let [above, equal] = [code.label(), code.label()];
     code.map_value(R1, map.fd.as_fd()).load(Width::Eight, R6, R1, 0);

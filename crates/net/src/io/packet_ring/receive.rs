@@ -71,6 +71,11 @@ impl RingReception {
         self.slots.bytes()
     }
 
+    /// Frames that it has room for.
+    pub(in crate::io) fn slots(&self) -> usize {
+        self.slots.count
+    }
+
     /// Returns true if frames are in the ring. The next slot may still be empty then: processors that receive at the same
     /// time fill their slots in any order.
     pub(in crate::io) fn has_more(&self) -> bool {

@@ -309,7 +309,7 @@ proptest! {
         is_tcp in any::<bool>(),
         tags in 0usize..3,
         total in 1usize..20_000,
-        size in 8u16..1500,
+        size in 10u16..1500,
         unfinished in any::<bool>(),
         run in (0usize..100, 2usize..=64),
         seed in any::<u64>(),

@@ -1,0 +1,330 @@
+//! Drops by class in the kernel, before a frame is copied.
+//!
+//! If frames arrive faster than the data thread fetches them, the kernel's buffer overflows, and the kernel drops frames
+//! of all classes alike. A program at the socket prevents that by two rules:
+//!
+//! * While load is shed, it drops frames of classes with long queues, so that the data thread need not fetch them.
+//! * While more than half of the buffer is filled, a class may add as many frames as there is room for at that time
+//!   (Choudhury and Hahne, 1998). So one class fills at most half of the rest, two a third each, and so on, and some is left
+//!   for others. This rule needs no decision of the data thread, which may be without a processor.
+//!
+//! The program does not classify. It looks a frame's flow up in a table of flows that the data thread has fetched and
+//! classified ([`FlowTable`]). Flows that are not in the table are a class of their own, *unknown*. If most of the frames
+//! that are fetched while load is shed are of unknown flows, as in a flood from random addresses, unknown flows are
+//! dropped, too, in slices of some milliseconds. A flow is known for certain from its second packet on. It stays for
+//! [`KEPT`] seconds without packets, and no other flow takes its place meanwhile. A flow with a single packet gives way to
+//! any other.
+//!
+//! A flow has the same addresses, tag, code point, protocol and ports. Those of frames with several tags, PPPoE, IPv4
+//! options, fragments and most IPv6 extension headers are unknown. Super-frames are never dropped here: they cost little
+//! before they are split.
+
+mod program;
+mod table;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering::Relaxed;
+
+use fairlink_core::{Amount, ClassId, Nanos, Overhead};
+
+use crate::gateway::queue_lengths::QueueLengths;
+use crate::gateway::splitter::OF_TURN;
+use crate::gateway::stats::EdgeCounters;
+use crate::io::af_packet::AfPacketOptions;
+use crate::io::backend::BATCH;
+use crate::io::bpf::{BpfError, Map, Program, ProgramKind, SharedWords};
+use crate::io::packet_ring::receive_slots;
+
+pub(crate) use program::Dropper;
+use table::{FlowTable, SETS, WAYS};
+
+/// Classes that are told apart: numbers from 1. Flows of the others are unknown.
+const CLASSES: usize = 4096;
+/// Frames longer than this are accounted as frames of this length; no Ethernet frame is.
+const LENGTHS: usize = 1 << 16;
+/// The first words of the control map: whether a class is dropped, frames in the buffer, the number of times that it was
+/// seen at most half filled, and its room and half of that in frames.
+const HEAD: usize = 8;
+const ANY: usize = 0;
+const WAITING: usize = 1;
+const CALM: usize = 2;
+const ROOM: usize = 3;
+const FREELY: usize = 4;
+/// Words of a class behind these: whether it is dropped, packets and bytes dropped, frames added to a buffer that is more
+/// than half filled, and the number of times at the first of them.
+const WORDS: usize = 8;
+const DROPPED: usize = 0;
+const PACKETS: usize = 1;
+const BYTES: usize = 2;
+const ADDED: usize = 3;
+const SINCE: usize = 4;
+/// The class of unknown flows.
+const UNKNOWN: usize = 0;
+/// Seconds for which a known flow keeps its place without packets.
+const KEPT: u16 = 8;
+/// Shortest time for which unknown flows are dropped.
+const SLICE: Nanos = Nanos::from_millis(10);
+
+/// Secret numbers of the hash of a flow, so that nobody can choose flows that share a place.
+#[derive(Clone, Copy, Debug)]
+struct Secret([u64; 9]);
+
+impl Secret {
+    fn new() -> Self {
+        let state = RandomState::new();
+        Self(std::array::from_fn(|place| state.hash_one(place) | u64::from(place == 8)))
+    }
+}
+
+/// The maps of the program.
+#[derive(Debug)]
+pub(crate) struct Maps {
+    flows: Map,
+    control: Map,
+    lengths: Map,
+    secret: Secret,
+}
+
+impl Maps {
+    fn new() -> Result<Self, BpfError> {
+        let bytes = |words: usize| (words * size_of::<u64>()) as u32;
+        Ok(Self {
+            flows: Map::shared_array("fairlink_flows", 1, bytes(SETS * WAYS))?,
+            control: Map::shared_array("fairlink_drops", 1, bytes(HEAD + CLASSES * WORDS))?,
+            lengths: Map::shared_array("fairlink_lens", 1, bytes(LENGTHS / 2))?,
+            secret: Secret::new(),
+        })
+    }
+}
+
+/// Returns whether the kernel lets this process drop frames by class before they are copied.
+///
+/// # Errors
+/// The reason why not, in words.
+pub fn drops_by_class() -> Result<(), String> {
+    Early::load().map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Number of frames that may be in front of another one in a gateway with packet sockets, from its arrival at the input
+/// until it is classified: those of a full receive ring of the default length, for frames of up to `longest` bytes, and
+/// the packets that a turn splits and sends before it fetches.
+#[must_use]
+pub fn frames_in_front(longest: u32) -> usize {
+    let bytes = 2 * AfPacketOptions::default().receive_buffer as usize;
+    receive_slots(longest as usize, bytes) + OF_TURN + BATCH
+}
+
+/// The program, and its maps.
+#[derive(Debug)]
+pub(crate) struct Early {
+    maps: Maps,
+    filter: Program,
+}
+
+impl Early {
+    /// Bytes of its maps.
+    pub(crate) const KERNEL_BYTES: u64 = (8 * (SETS * WAYS + HEAD + CLASSES * WORDS + LENGTHS / 2)) as u64;
+
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// [`BpfError`]: no permission, or not in this kernel.
+    pub(crate) fn load() -> Result<Self, BpfError> {
+        let maps = Maps::new()?;
+        let code = Dropper { maps: &maps, input: None }.alone();
+        let filter = Program::load(ProgramKind::SocketFilter, "fairlink_early", None, code)?;
+        Ok(Self { maps, filter })
+    }
+
+    /// A filter for a socket that receives frames of one interface.
+    pub(crate) fn filter(&self) -> &Program {
+        &self.filter
+    }
+
+    /// The end of another filter, for the frames of the interface `input` (index).
+    pub(crate) fn dropper(&self, input: i32) -> Dropper<'_> {
+        Dropper { maps: &self.maps, input: Some(input) }
+    }
+
+    /// The data thread's end, for `classes` classes and a buffer with room for `room` frames.
+    ///
+    /// # Errors
+    /// [`BpfError`]: the maps cannot be mapped.
+    pub(crate) fn drops(&self, classes: usize, overhead: &Overhead, room: usize) -> Result<EarlyDrops, BpfError> {
+        EarlyDrops::new(&self.maps, classes, overhead, room)
+    }
+}
+
+/// The data thread's end.
+#[derive(Debug)]
+pub(crate) struct EarlyDrops {
+    flows: FlowTable,
+    control: SharedWords,
+    lengths: SharedWords,
+    /// Classes that are dropped now.
+    flagged: Vec<ClassId>,
+    /// When the drops of unknown flows may end; `None` if they are not dropped.
+    unknown_until: Option<Nanos>,
+    /// By class: what was counted of its drops.
+    counted: Vec<Amount>,
+    /// Frames of unknown flows that were dropped.
+    unknown: Amount,
+}
+
+impl EarlyDrops {
+    fn new(maps: &Maps, classes: usize, overhead: &Overhead, room: usize) -> Result<Self, BpfError> {
+        let drops = Self {
+            flows: FlowTable::new(maps.flows.share(SETS * WAYS)?, maps.secret),
+            control: maps.control.share(HEAD + CLASSES * WORDS)?,
+            lengths: maps.lengths.share(LENGTHS / 2)?,
+            flagged: Vec::with_capacity(CLASSES),
+            unknown_until: None,
+            counted: vec![Amount::ZERO; classes.clamp(1, CLASSES)],
+            unknown: Amount::ZERO,
+        };
+        drops.account(overhead);
+        let head = drops.control.words();
+        head[FREELY].store(room as u64 / 2, Relaxed);
+        head[ROOM].store(room as u64, Relaxed);
+        Ok(drops)
+    }
+
+    /// Tells the program the accounted bytes of frames.
+    fn account(&self, overhead: &Overhead) {
+        for (at, word) in self.lengths.words().iter().enumerate() {
+            let [even, odd] = [2 * at, 2 * at + 1].map(|length| overhead.accounted(length as u32).to_ne_bytes());
+            let both = [even, odd].concat();
+            word.store(u64::from_ne_bytes(*both.first_chunk().unwrap_or(&[0; 8])), Relaxed);
+        }
+    }
+
+    /// Notes that the frame in `bytes` belongs to `class`. Returns true if its flow was known.
+    #[inline]
+    pub(crate) fn saw(&mut self, now: Nanos, bytes: &[u8], class: ClassId) -> bool {
+        class.index() < CLASSES && self.flows.saw(now, bytes, class.0 as u16)
+    }
+
+    /// Notes that `count` frames were fetched, the last ones of the buffer if `is_drained`.
+    #[inline]
+    pub(crate) fn fetched(&self, count: usize, is_drained: bool) {
+        let head = self.control.words();
+        let before = head[WAITING].fetch_sub(count as u64, Relaxed);
+        // Frames that the kernel has dropped behind the program were never fetched.
+        let left = if is_drained { 0 } else { before.saturating_sub(count as u64) };
+        if is_drained || before < count as u64 {
+            head[WAITING].store(0, Relaxed);
+        }
+        if left <= head[FREELY].load(Relaxed) {
+            head[CALM].fetch_add(1, Relaxed);
+        }
+    }
+
+    fn set(&self, class: usize, dropped: bool) {
+        self.control.words()[HEAD + class * WORDS + DROPPED].store(u64::from(dropped), Relaxed);
+    }
+
+    fn set_any(&self) {
+        let any = !self.flagged.is_empty() || self.unknown_until.is_some();
+        self.control.words()[ANY].store(u64::from(any), Relaxed);
+    }
+
+    /// Has the kernel drop frames of `class`, until its queue is short.
+    pub(crate) fn drop_class(&mut self, class: ClassId) {
+        if class.index() < self.counted.len() && !self.flagged.contains(&class) {
+            self.flagged.push(class);
+            self.set(class.index(), true);
+            self.set_any();
+        }
+    }
+
+    /// Has the kernel drop frames of unknown flows for a while.
+    pub(crate) fn drop_unknown(&mut self, now: Nanos) {
+        if self.unknown_until.is_none() {
+            self.unknown_until = Some(now.saturating_add(SLICE));
+            self.set(UNKNOWN, true);
+            self.set_any();
+        }
+    }
+
+    /// Counts drops since the last call. If all frames were fetched (`is_drained`), it ends those of classes whose queues are
+    /// no longer long, and those of unknown flows. While frames wait, more would only make the buffer overflow.
+    pub(crate) fn turn(&mut self, now: Nanos, is_drained: bool, queues: &QueueLengths, counters: &mut EdgeCounters) {
+        let mut place = 0;
+        while let Some(&class) = self.flagged.get(place) {
+            self.count(class, counters);
+            match !is_drained || queues.is_half_long(class) {
+                true => place += 1,
+                false => {
+                    self.flagged.swap_remove(place);
+                    self.set(class.index(), false);
+                }
+            }
+        }
+        if let Some(until) = self.unknown_until {
+            self.count_unknown();
+            if is_drained && now >= until {
+                self.unknown_until = None;
+                self.set(UNKNOWN, false);
+            }
+        }
+        self.set_any();
+    }
+
+    /// Returns true if anything is dropped.
+    #[inline]
+    pub(crate) fn is_dropping(&self) -> bool {
+        !self.flagged.is_empty() || self.unknown_until.is_some()
+    }
+
+    fn read(&self, class: usize) -> Amount {
+        let word = |word: usize| self.control.words()[HEAD + class * WORDS + word].load(Relaxed);
+        Amount { packets: word(PACKETS), bytes: word(BYTES) }
+    }
+
+    fn count(&mut self, class: ClassId, counters: &mut EdgeCounters) {
+        let now = self.read(class.index());
+        let before = std::mem::replace(&mut self.counted[class.index()], now);
+        let more = now.checked_sub(before).unwrap_or_default();
+        counters.dropped_early(class, more);
+    }
+
+    fn count_unknown(&mut self) {
+        let now = self.read(UNKNOWN);
+        let before = std::mem::replace(&mut self.counted[UNKNOWN], now);
+        self.unknown += now.checked_sub(before).unwrap_or_default();
+    }
+
+    /// Counts all drops so far.
+    pub(crate) fn count_all(&mut self, counters: &mut EdgeCounters) {
+        (1..self.counted.len()).for_each(|class| self.count(ClassId(class as u32), counters));
+        self.count_unknown();
+    }
+
+    /// Frames of unknown flows that were dropped.
+    pub(crate) fn unknown(&self) -> Amount {
+        self.unknown
+    }
+
+    /// Continues with other classes: `class_map` maps each old class to its successor. What was dropped before is counted
+    /// already. `counted` is [`EarlyDrops::room`] for the new classes. Does not allocate.
+    pub(crate) fn exchange(&mut self, class_map: &[Option<ClassId>], overhead: &Overhead, counted: &mut Vec<Amount>) {
+        while let Some(class) = self.flagged.pop() {
+            self.set(class.index(), false);
+        }
+        self.set_any();
+        self.flows.exchange(class_map);
+        std::mem::swap(&mut self.counted, counted);
+        for class in 0..self.counted.len() {
+            self.counted[class] = self.read(class);
+        }
+        self.account(overhead);
+    }
+
+    /// Room for the counters of `classes` classes.
+    pub(crate) fn room(classes: usize) -> Vec<Amount> {
+        vec![Amount::ZERO; classes.clamp(1, CLASSES)]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! The program in this machine's kernel, and the table.
+
+use super::*;
+use crate::gateway::account::DelayTable;
+use crate::io::bpf::tests::{allowed, run};
+use fairlink_core::{ClassConfig, Hierarchy, LinkConfig, QueueLimits, Rate};
+use proptest::prelude::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The kernel runs a socket's filter on the bytes behind an Ethernet header: another frame comes first.
+fn is_dropped(early: &Early, frame: &[u8]) -> bool {
+    run(early.filter(), &[&[0; 14], frame].concat()).unwrap() == 0
+}
+
+fn v4(protocol: u8, host: u32, port: u16) -> Vec<u8> {
+    let mut frame =
+        vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 1, 2, 0x40, 0, 64, protocol, 9, 9, 10];
+    frame.extend([0, 0, 1]);
+    frame.extend(host.to_be_bytes());
+    frame.extend([0x13, 0x88]);
+    frame.extend(port.to_be_bytes());
+    frame.resize(60, 7);
+    frame
+}
+
+fn v6(protocol: u8, host: u32, port: u16) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0x0a, 0xbb, 0xcc, 0, 26, protocol, 64];
+    frame.extend([0xfd; 28]);
+    frame.extend(host.to_be_bytes());
+    frame.extend([0x13, 0x88]);
+    frame.extend(port.to_be_bytes());
+    frame.resize(80, 7);
+    frame
+}
+
+fn queues(packets: u32) -> QueueLengths {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000).unwrap()));
+    for _ in 0..3 {
+        let limits = QueueLimits { packets, ..QueueLimits::default() };
+        tree.add(ClassId::ROOT, ClassConfig { limits, ..ClassConfig::default() }).unwrap();
+    }
+    QueueLengths::new(&tree.build().unwrap(), 1500)
+}
+
+fn counters() -> EdgeCounters {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000).unwrap()));
+    for _ in 0..3 {
+        tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
+    }
+    EdgeCounters::new(DelayTable::new(&tree.build().unwrap()))
+}
+
+fn loaded() -> Option<(Early, EarlyDrops)> {
+    let early = allowed(Early::load())?;
+    let drops = early.drops(4, &Overhead::fixed(24), 1 << 20).unwrap();
+    Some((early, drops))
+}
+
+#[test]
+fn the_kernel_drops_flows_of_flagged_classes_and_no_others_and_counts_accounted_bytes() {
+    let Some((early, mut drops)) = loaded() else { return };
+    let now = Nanos(5 * SECOND);
+    let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(1, 2, 0)];
+    for (class, frame) in (1..).zip(&frames) {
+        assert!(!drops.saw(now, frame, ClassId(class)));
+        assert!(drops.saw(now, frame, ClassId(class)), "the second of its flow");
+    }
+    assert!(frames.iter().all(|frame| !is_dropped(&early, frame)));
+    drops.drop_class(ClassId(2));
+    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [false, true, false]);
+    drops.drop_class(ClassId(1));
+    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, true, false]);
+    // What is not the same in all packets of a flow does not matter.
+    let mut other = frames[0].clone();
+    for at in [17, 18, 19, 22, 24, 25, 50] {
+        other[at] ^= 0x55;
+    }
+    other[15] ^= 3;
+    assert!(is_dropped(&early, &other), "the same flow, with another length, identification, hop limit and ECN");
+    other[15] ^= 4;
+    assert!(!is_dropped(&early, &other), "another code point");
+    // Nothing queued: the flags end.
+    let (queues, mut counters) = (queues(100), counters());
+    drops.turn(now, true, &queues, &mut counters);
+    assert!(!drops.is_dropping() && frames.iter().all(|frame| !is_dropped(&early, frame)));
+    let dropped = [1, 2, 3].map(|class| counters.edges(ClassId(class)).dropped_before);
+    let amount = |packets, bytes| Amount { packets, bytes };
+    assert_eq!(dropped, [amount(2, 2 * 84), amount(2, 2 * 104), Amount::ZERO]);
+}
+
+#[test]
+fn unknown_flows_are_dropped_in_slices_and_known_ones_pass() {
+    let Some((early, mut drops)) = loaded() else { return };
+    let (queues, mut counters) = (queues(100), counters());
+    let (known, unknown) = (v4(17, 1, 5001), v4(17, 2, 5001));
+    drops.saw(Nanos(0), &known, ClassId(1));
+    drops.drop_unknown(Nanos(0));
+    let odd = vec![5; 60];
+    assert_eq!([&known, &unknown, &odd].map(|frame| is_dropped(&early, frame)), [false, true, true]);
+    drops.turn(Nanos(1_000_000), true, &queues, &mut counters);
+    assert!(is_dropped(&early, &unknown), "too early");
+    drops.turn(SLICE, false, &queues, &mut counters);
+    assert!(is_dropped(&early, &unknown), "frames still wait");
+    drops.turn(SLICE, true, &queues, &mut counters);
+    assert!(!is_dropped(&early, &unknown) && !drops.is_dropping());
+    assert_eq!(drops.unknown().packets, 4);
+    assert_eq!(counters.edges(ClassId(1)).dropped_before, Amount::ZERO);
+}
+
+#[test]
+fn a_flood_leaves_room_in_the_buffer_for_others_though_nobody_fetches() {
+    let Some(early) = allowed(Early::load()) else { return };
+    let mut drops = early.drops(4, &Overhead::NONE, 400).unwrap();
+    let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(17, 9, 9)];
+    for class in [1, 2] {
+        drops.saw(Nanos(0), &frames[class - 1], ClassId(class as u32));
+    }
+    let admitted = |frame: &[u8]| (0..1000).filter(|_| !is_dropped(&early, frame)).count();
+    // One more than half; then as many as there is room for at that time: a < 400 - 201 - a.
+    assert_eq!(admitted(&frames[0]), 201 + 100);
+    // 99 are left: b < 99 - b; and of 49 for unknown flows.
+    assert_eq!([1, 2].map(|at| admitted(&frames[at])), [50, 25]);
+    // A fetched batch makes room for all, for the class that floods as soon as it has less than the rest.
+    drops.fetched(64, false);
+    assert_eq!(admitted(&frames[2]), 32);
+    assert_eq!(admitted(&frames[0]), 0);
+    // Less than half waits: they begin anew.
+    drops.fetched(300, false);
+    assert!(admitted(&frames[0]) > 200);
+    drops.fetched(1, true);
+    assert_eq!(admitted(&frames[0]), 201 + 100);
+    // More was fetched than the program has seen, as at the start.
+    drops.fetched(1000, false);
+    assert_eq!(admitted(&frames[1]), 201 + 100);
+    let mut counters = counters();
+    drops.count_all(&mut counters);
+    assert!(counters.edges(ClassId(1)).dropped_before.packets > 2000 && drops.unknown().packets > 900);
+}
+
+#[test]
+fn a_class_is_dropped_until_its_queue_is_half_as_long() {
+    let Some((_early, mut drops)) = loaded() else { return };
+    let (mut queues, mut counters) = (queues(100), counters());
+    queues.entered(ClassId(1), 50);
+    assert!(queues.is_long(ClassId(1)));
+    drops.drop_class(ClassId(1));
+    for left in (26..=50).rev() {
+        drops.turn(Nanos(0), true, &queues, &mut counters);
+        assert!(drops.is_dropping(), "{left}");
+        queues.left(ClassId(1), 1);
+    }
+    drops.turn(Nanos(0), false, &queues, &mut counters);
+    assert!(drops.is_dropping(), "frames still wait");
+    drops.turn(Nanos(0), true, &queues, &mut counters);
+    assert!(!drops.is_dropping());
+}
+
+#[test]
+fn flows_of_single_packets_evict_no_known_flow_and_silent_flows_give_way() {
+    let Some((_early, mut drops)) = loaded() else { return };
+    let known: Vec<_> = (0..1000).map(|n| v4(6, 0x0a00_0000 + n, 80)).collect();
+    for _ in 0..2 {
+        for frame in &known {
+            drops.saw(Nanos(0), frame, ClassId(1));
+        }
+    }
+    // Many times as many as there are places, of which each is seen once.
+    for n in 0..1_000_000 {
+        drops.saw(Nanos(SECOND), &v4(17, 0x3000_0000 + n, 9), ClassId(2));
+    }
+    let still = known.iter().filter(|frame| drops.saw(Nanos(2 * SECOND), frame, ClassId(1))).count();
+    assert_eq!(still, 1000);
+    // Flows that are all seen twice, long after.
+    let later = Nanos((3 + u64::from(KEPT)) * SECOND);
+    let fresh: Vec<_> = (0..200_000).map(|n| v4(17, 0x3000_0000 + n, 9)).collect();
+    for frame in &fresh {
+        drops.saw(later, frame, ClassId(2));
+        drops.saw(later, frame, ClassId(2));
+    }
+    let still = known.iter().filter(|frame| drops.saw(later, frame, ClassId(1))).count();
+    assert!(still < 100, "{still}");
+}
+
+#[test]
+fn after_a_change_flows_belong_to_the_successors_of_their_classes() {
+    let Some((early, mut drops)) = loaded() else { return };
+    let frames = [v4(17, 1, 5001), v4(17, 1, 5002), v4(17, 1, 5003)];
+    for (class, frame) in (1..).zip(&frames) {
+        drops.saw(Nanos(0), frame, ClassId(class));
+        drops.drop_class(ClassId(class));
+    }
+    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true; 3]);
+    let mut counters = counters();
+    drops.count_all(&mut counters);
+    let map = [Some(ClassId(0)), Some(ClassId(2)), None, Some(ClassId(1))];
+    drops.exchange(&map, &Overhead::NONE, &mut EarlyDrops::room(3));
+    assert!(frames.iter().all(|frame| !is_dropped(&early, frame)), "its flags end");
+    drops.drop_class(ClassId(2));
+    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, false, false]);
+    drops.count_all(&mut counters);
+    let of = |class| counters.edges(ClassId(class)).dropped_before;
+    assert_eq!([of(1), of(2), of(3)].map(|amount| amount.packets), [1, 2, 1]);
+    assert_eq!(of(2).bytes, 84 + 60, "without the overhead after the change");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    /// For any frame: the kernel finds the flow where this process has put it, or both say that it has none.
+    #[test]
+    fn the_kernel_and_this_process_agree_on_every_flow(
+        kind in 0..4u8,
+        protocol in prop_oneof![Just(6u8), Just(17), Just(1), Just(58), any::<u8>()],
+        host in any::<u32>(),
+        port in any::<u16>(),
+        changes in proptest::collection::vec((0usize..80, any::<u8>()), 0..6),
+        length in 14usize..90,
+    ) {
+        let Some((early, mut drops)) = loaded() else { return Ok(()) };
+        let mut frame = match kind {
+            0 | 1 => v4(protocol, host, port),
+            2 => v6(protocol, host, port),
+            _ => vec![port as u8; 60],
+        };
+        for (at, byte) in changes {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        frame.truncate(length);
+        // The kernel has taken a tag out of such a frame; here it would find one.
+        prop_assume!(!matches!(frame[12..14], [0x81, 0x00] | [0x88, 0xa8]));
+        drops.saw(Nanos(0), &frame, ClassId(1));
+        drops.drop_class(ClassId(1));
+        prop_assert_eq!(is_dropped(&early, &frame), table::key(&frame).is_some());
+        drops.drop_unknown(Nanos(0));
+        prop_assert!(is_dropped(&early, &frame), "it is of the class, or unknown");
+    }
+}
