@@ -313,12 +313,7 @@ fn perform(
 /// Number of frames that a gateway has fetched, and that the kernel lost before.
 fn fetched(remote: &Remote) -> u64 {
     // A gateway that does not answer has no time to fetch either.
-    remote.stats(LONGEST_WAY).map_or(0, |stats| stats.counts().received.packets + lost_before(&stats))
-}
-
-/// Number of frames that the kernel lost before a gateway fetched them.
-fn lost_before(stats: &GatewayStats) -> u64 {
-    stats.gateway().kernel_dropped_packets + stats.gateway().shed_unknown_packets
+    remote.stats(LONGEST_WAY).map_or(0, |stats| stats.counts().received.packets + stats.gateway().unreceived_packets())
 }
 
 struct StopAll<'a>([&'a AtomicBool; 2]);
@@ -439,7 +434,7 @@ fn accounting(plan: &DemoPlan, tree: &Hierarchy, played: &Played) -> Accounting 
     if let Some(gateway) = gateway {
         accounting.dropped_packets = gateway.counts().dropped.packets;
         accounting.left_packets = gateway.counts().queued.packets;
-        accounting.kernel_dropped_packets += lost_before(gateway);
+        accounting.kernel_dropped_packets += gateway.gateway().unreceived_packets();
         // Both ends count the class's frames. If neither lost any, a difference is a frame in another class.
         for &class in tree.leaves() {
             let sent = sent.class(class).map_or(0, |sent| sent.sent_packets);

@@ -300,7 +300,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
     for (class, name) in [(1, "a"), (2, "b"), (3, "c")] {
         let own = || trace.iter().filter(|noted| noted.comment.contains(&format!(", class {name}, ")));
         let class_sent = sent.class(ClassId(class)).unwrap();
-        let missing = stats.gateway().kernel_dropped_packets + recorded.unfinished;
+        let missing = stats.gateway().unreceived_packets() + recorded.unfinished;
         assert!(own().count() as u64 <= class_sent.sent_packets);
         assert!(own().count() as u64 + missing >= class_sent.sent_packets, "{name}");
         if missing == 0 {
@@ -313,7 +313,7 @@ fn a_trace_of_the_gateway_replays(_: &PrivateNamespace) {
         assert!(own().all(|noted| delay(&noted)), "{}", trace[0].comment);
     }
     assert!(trace.is_sorted_by_key(|noted| noted.at));
-    if captured && stats.gateway().kernel_dropped_packets + recorded.unfinished == 0 {
+    if captured && stats.gateway().unreceived_packets() + recorded.unfinished == 0 {
         // The same frames as captured by another program, none of them earlier.
         let captured = frames(&seen);
         assert_eq!(captured.len(), trace.len());

@@ -87,12 +87,12 @@ fn pictures_pass_the_gateway_as_fragments(_: &PrivateNamespace) {
     let mut both: Option<(GeneratorReport, ReceiverReport)> = None;
     let stats = through(config(50_000_000, "drr"), |_| both = Some(run(config_of, ReceiverConfig::new("sink"))));
     let (sent, received) = both.unwrap();
-    let lost = stats.gateway().kernel_dropped_packets + received.socket_drops + stats.counts().dropped.packets;
+    let lost = stats.gateway().unreceived_packets() + received.socket_drops + stats.counts().dropped.packets;
     let datagrams = received.datagrams.as_ref().expect("fragments");
     println!("{datagrams:?}");
     println!("{:?}", received.classes);
     let frames: u64 = sent.classes.iter().map(|c| c.sent_packets - c.fragmented_packets + c.fragments).sum();
-    assert_eq!(frames, stats.counts().received.packets + stats.gateway().kernel_dropped_packets);
+    assert_eq!(frames, stats.counts().received.packets + stats.gateway().unreceived_packets());
     for class in [1, 2] {
         let from = sent.class(ClassId(class)).unwrap();
         // 100 pictures in a second, of which each I picture (10) and many P pictures are longer than the MTU.
@@ -341,7 +341,7 @@ fn recordings_say_what_the_receiver_says(_: &PrivateNamespace) {
     println!("{found:?}");
     assert_eq!((found.total.packets, found.after_packets), (before.len() as u64, after.len() as u64));
     assert_eq!((found.only_after, found.total.doubled, found.total.negative, found.total.equal), (0, 0, 0, 0));
-    let caught = received.socket_drops + stats.gateway().kernel_dropped_packets + stats.counts().queued.packets == 0;
+    let caught = received.socket_drops + stats.gateway().unreceived_packets() + stats.counts().queued.packets == 0;
     if caught {
         assert_eq!(found.total.packets, stats.counts().received.packets);
         assert_eq!(found.total.lost, stats.counts().dropped.packets);

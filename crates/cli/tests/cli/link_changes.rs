@@ -300,7 +300,10 @@ fn links_come_and_go_with_a_reload_and_the_others_go_on_untouched() {
     let [received, reordered, doubled] = counts(&play.json("one.json"));
     assert_eq!((one["counts"]["sent"]["packets"].as_u64().unwrap(), 0, 0), (received, reordered, doubled), "{one}");
     let sent = play.json("sent.json")["classes"][0]["sent_packets"].as_u64().unwrap();
-    let missed = one["gateway"]["kernel_dropped_packets"].as_u64().unwrap();
+    let missed: u64 = ["kernel_dropped_packets", "shed_unknown_packets"]
+        .iter()
+        .map(|key| one["gateway"][key].as_u64().expect("a number"))
+        .sum();
     assert!(received <= sent && received + missed >= sent && received > 1000, "{sent} {one}");
 }
 
@@ -338,6 +341,7 @@ fn the_other_direction_begins_and_ceases_to_be_shared_without_a_loss_or_a_double
     let of = |link: &Value| {
         number(&link["counts"]["dropped"]["packets"])
             + number(&link["gateway"]["kernel_dropped_packets"])
+            + number(&link["gateway"]["shed_unknown_packets"])
             + number(&link["gateway"]["reverse"]["dropped"]["packets"])
     };
     let dropped: u64 = links.iter().map(of).sum();

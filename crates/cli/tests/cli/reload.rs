@@ -104,7 +104,10 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
         let classes = document["classes"].as_array().expect("a list");
         classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
     };
-    let missed = gateway["gateway"]["kernel_dropped_packets"].as_u64().expect("a number");
+    let missed: u64 = ["kernel_dropped_packets", "shed_unknown_packets"]
+        .iter()
+        .map(|key| gateway["gateway"][key].as_u64().expect("a number"))
+        .sum();
     for name in ["A1", "B2", "C"] {
         let offered = class(&sent, name)["sent_packets"].as_u64().expect("a number");
         let count = |key: &str| class(&gateway, name)["counts"][key]["packets"].as_u64().expect("a number");

@@ -433,6 +433,15 @@ impl InterfaceStats {
     }
 }
 
+impl GatewayState {
+    /// Frames that the kernel dropped before they were received: those that were not fetched in time, and those of unknown
+    /// flows while load was shed.
+    #[must_use]
+    pub fn unreceived_packets(&self) -> u64 {
+        self.kernel_dropped_packets + self.shed_unknown_packets
+    }
+}
+
 impl Deref for GatewayStats {
     type Target = LinkReport<Vec<ClassReport>, GatewayExtension>;
     fn deref(&self) -> &Self::Target {

@@ -184,5 +184,5 @@ pub(crate) fn dropped(stats: &GatewayStats) -> u64 {
     stats.counts().dropped.packets
         + stats.counts().queued.packets
         + stats.gateway().reverse.unwrap_or_default().dropped.packets
-        + stats.gateway().kernel_dropped_packets
+        + stats.gateway().unreceived_packets()
 }
