@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fairlink_core::{Amount, ClassId, Nanos, Overhead};
 
+use crate::gateway::fail_open::explain;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::splitter::OF_TURN;
 use crate::gateway::stats::EdgeCounters;
@@ -102,7 +103,16 @@ impl Maps {
 /// # Errors
 /// The reason why not, in words.
 pub fn drops_by_class() -> Result<(), String> {
-    Early::load().map(|_| ()).map_err(|error| error.to_string())
+    Early::load().map(|_| ()).map_err(|error| why_not(&error))
+}
+
+/// Explains the kernel's refusal.
+pub(super) fn why_not(error: &BpfError) -> String {
+    match error.source.raw_os_error() {
+        Some(libc::EPERM) => explain(error),
+        Some(libc::EINVAL) if error.log.is_empty() => format!("{error} (shared maps came with Linux 5.5)"),
+        _ => error.to_string(),
+    }
 }
 
 /// Number of frames that may be in front of another one in a gateway with packet sockets, from its arrival at the input

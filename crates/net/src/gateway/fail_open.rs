@@ -412,7 +412,7 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
 }
 
 /// Explains the kernel's refusal.
-fn explain(error: &BpfError) -> String {
+pub(super) fn explain(error: &BpfError) -> String {
     let hint = match error.source.raw_os_error() {
         Some(libc::EPERM) => {
             " (programs in the kernel need CAP_BPF and CAP_NET_ADMIN in the machine's first user namespace; root has them, `setcap \
