@@ -135,7 +135,7 @@ pub struct Checked {
     pub unreachable: Vec<ClassId>,
     /// Capacity of the gateway on this machine in bit/s, if it was measured.
     pub gateway_bps: Option<u64>,
-    /// What a flood does to the gateway on this machine, if that was asked.
+    /// Effect of a flood on the gateway on this machine, if it was requested.
     pub flood: Option<Flood>,
     /// Warnings.
     pub warnings: Vec<Problem>,

@@ -168,7 +168,7 @@ fn pieces_of_super_frames_are_as_long_as_their_time_lets_them_and_so_is_the_long
         assert_eq!(file.longest_piece(), expected, "{gso} at {rate}");
         assert_eq!(file.tree.link().max_packet, expected.max(1538), "{gso} at {rate}");
         assert_eq!(file.tree_of_frames().link().max_packet, 1538);
-        // Queues are as long as without it, and nobody is told that a queue is too short for a piece.
+        // The limits of queues stay the same, and no warning calls a queue too short for a piece.
         let without = read("", rate);
         for class in file.tree.classes() {
             assert_eq!(file.tree.config(class).limits, without.tree.config(class).limits, "{gso} at {rate}");

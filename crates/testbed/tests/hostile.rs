@@ -53,6 +53,11 @@ fn main() -> ExitCode {
     )
 }
 
+/// Frames that the kernel has dropped before they were copied.
+fn early_drops(stats: &GatewayStats) -> u64 {
+    stats.counts().dropped_for(DropCause::ShedEarly).packets + stats.gateway().shed_unknown_packets
+}
+
 /// A class within its share beside a flood, from one source and from random ones, where the gateway fails open and where it
 /// does not. The ring is short, so that the flood fills it.
 fn a_flood(_: &PrivateNamespace) {
@@ -74,7 +79,7 @@ fn a_flood(_: &PrivateNamespace) {
         };
         let (calm, flood) = (raw::sender("gen", false), raw::sender("gen", false));
         let sink = raw::listener_of("sink", 64);
-        let mut arrived = 0;
+        let (mut arrived, mut seen) = (0, 0);
         let over = AtomicBool::new(false);
         let mut sent = 0u32;
         let stats = through(config, |remote| {
@@ -113,6 +118,7 @@ fn a_flood(_: &PrivateNamespace) {
                 send(300);
                 over.store(true, Ordering::Relaxed);
             });
+            seen = early_drops(&remote.stats(Duration::from_secs(10)).unwrap());
         });
         let of = |name: &str| stats.classes.iter().find(|class| class.name == name).unwrap().counts();
         let early = of("c").dropped_for(DropCause::ShedEarly).packets;
@@ -124,6 +130,7 @@ fn a_flood(_: &PrivateNamespace) {
             stats.gateway().kernel_dropped_packets,
         );
         assert_eq!(of("a").dropped.packets, 0, "{stats}");
+        assert_eq!(seen, early_drops(&stats), "a running gateway tells of all early drops");
         // What is dropped early does not pass by the kernel either.
         assert!(arrived > 0 && arrived <= of("c").sent.packets, "{arrived}: {stats}");
         let dropped = if random { stats.gateway().shed_unknown_packets } else { early };

@@ -216,7 +216,7 @@ fn pieces(link: &LinkFile) -> String {
 /// Formats what a flood does to the gateway.
 fn in_a_flood(Flood { frames, delay_s, why_not, .. }: &Flood) -> String {
     let time = match delay_s {
-        Some(delay_s) => format!("{} at the measured capacity, while its thread has its processor", human::time(*delay_s)),
+        Some(delay_s) => format!("{} at the measured capacity if none is a super-frame, while its thread has its processor", human::time(*delay_s)),
         None => "their time is not computed, because the capacity is measured for links above 1 Gbit/s only (`fairlink bench --gateway`)".to_owned(),
     };
     let more = match why_not {

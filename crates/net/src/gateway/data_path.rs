@@ -16,11 +16,11 @@
 //!
 //! A super-frame is classified once, by its headers. It is dropped as a whole, without being copied, if the queue of its
 //! class is full, or long while load is shed. Else its packets go to the scheduler over the next turns ([`Splitter`]).
-//! Where the link allows it ([`Lengths::piece`]), several go to it as one: a piece. A piece is one packet for the scheduler
-//! alone. In all counters, in a trace and for the output it is the packets that it consists of.
+//! Where the link allows it ([`Lengths::piece`]), several go to it as one: a piece. A piece is one packet for the
+//! scheduler alone. In all counters, in a trace and for the output it is the packets that it consists of.
 //!
-//! At most [`BATCH`] packets or pieces wait for each interface. While the output is busy, nothing is dequeued. While the input is
-//! busy, nothing is fetched from the output. So no frame is lost to a busy interface.
+//! At most [`BATCH`] packets or pieces wait for each interface. While the output is busy, nothing is dequeued. While the
+//! input is busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{Classifier, ethernet};
 use fairlink_core::{
@@ -353,17 +353,28 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Returns the frames of a packet or a piece to the pool that was in the scheduler when the gateway ended. Returns
     /// their number.
     pub(crate) fn take_back(&mut self, packet: Packet) -> u64 {
+        u64::from(self.take_apart(packet, |path, packet| path.discard_frame(&packet, Gone::Queued)))
+    }
+
+    /// Gives each packet of a piece to `each`, in order. Returns their number; 1 for a packet alone.
+    #[inline]
+    fn take_apart(&mut self, piece: Packet, mut each: impl FnMut(&mut Self, Packet)) -> u32 {
         let mut count = 0;
-        let mut rest = Some(packet);
-        while let Some(packet) = rest {
-            let (packet, others) = apart(&mut self.pool, &self.overhead, packet);
-            if let Some(tap) = &mut self.tap {
-                tap.gone(packet.handle as u32, passing(&self.pool, &packet), Gone::Queued);
-            }
-            self.pool.give_back(packet.handle as u32);
+        let mut rest = Some(piece);
+        while let Some(piece) = rest {
+            let (packet, others) = apart(&mut self.pool, &self.overhead, piece);
+            each(self, packet);
             (rest, count) = (others, count + 1);
         }
         count
+    }
+
+    /// Returns the frame of a packet to the pool.
+    fn discard_frame(&mut self, packet: &Packet, gone: Gone) {
+        if let Some(tap) = &mut self.tap {
+            tap.gone(packet.handle as u32, passing(&self.pool, packet), gone);
+        }
+        self.pool.give_back(packet.handle as u32);
     }
 
     /// Returns all frames outside of the scheduler to the pool. Returns true if the pool is complete then, as it is if
@@ -608,19 +619,19 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             if let Some(early) = &mut self.early {
                 unknown += usize::from(!early.saw(now, bytes, class));
             }
+            let (on_wire, len) = (len, self.overhead.accounted(len));
             let unfit = match condition {
-                _ if len < ethernet::HEADER as u32 => Some(DropCause::Runt),
+                _ if on_wire < ethernet::HEADER as u32 => Some(DropCause::Runt),
                 _ if self.discarding => Some(DropCause::Stale),
                 Condition::Whole if self.shedding && self.queues.is_long(class) => Some(DropCause::Shed),
                 // The scheduler has the longest piece as its limit.
-                Condition::Whole if self.overhead.accounted(len) > self.lengths.frame => Some(DropCause::TooLong),
+                Condition::Whole if len > self.lengths.frame => Some(DropCause::TooLong),
                 Condition::Whole => None,
                 Condition::TooLong => Some(DropCause::TooLong),
                 Condition::Joined => Some(DropCause::Joined),
                 Condition::Checksum => Some(DropCause::Checksum),
                 Condition::Super(_) => None,
             };
-            let (on_wire, len) = (len, self.overhead.accounted(len));
             if let Some(tap) = &mut self.tap
                 && !(unfit.is_none() && self.splitter.is_waiting(class))
             {
@@ -751,17 +762,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 impl<I: Backend, O: Backend, C: Clock> DropSink for DataPath<I, O, C> {
     fn dropped(&mut self, now: Nanos, packet: Packet, reason: DropReason) {
         let class = packet.class;
-        let mut count = 0;
-        let mut rest = Some(packet);
-        while let Some(packet) = rest {
-            let (packet, others) = apart(&mut self.pool, &self.overhead, packet);
-            if let Some(tap) = &mut self.tap {
-                let gone = Gone::Dropped(now, reason.into());
-                tap.gone(packet.handle as u32, passing(&self.pool, &packet), gone);
-            }
-            self.pool.give_back(packet.handle as u32);
-            (rest, count) = (others, count + 1);
-        }
+        let count =
+            self.take_apart(packet, |path, packet| path.discard_frame(&packet, Gone::Dropped(now, reason.into())));
         // Packets of a removed class went with it: its number may now belong to another class.
         let is_removed = reason == DropReason::ClassRemoved;
         if !is_removed {
@@ -811,8 +813,8 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         if self.shedding && 2 * unknown > count {
             early.drop_unknown(now);
         }
-        if early.is_dropping() {
-            early.turn(now, count < BATCH, &self.queues, &mut self.counters);
+        if count < BATCH && early.is_dropping() {
+            early.relax(now, &self.queues);
         }
     }
 
@@ -824,16 +826,12 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
 
     fn transmit(&mut self, now: Nanos, packet: Packet, _done: Nanos) {
         let class = packet.class;
-        let mut count = 0;
-        let mut rest = Some(packet);
-        while let Some(packet) = rest {
-            let (packet, others) = apart(&mut self.pool, &self.overhead, packet);
-            if let Some(tap) = &mut self.tap {
+        let count = self.take_apart(packet, |path, packet| {
+            if let Some(tap) = &mut path.tap {
                 tap.left(packet.handle as u32, now);
             }
-            self.outgoing.push(packet);
-            (rest, count) = (others, count + 1);
-        }
+            path.outgoing.push(packet);
+        });
         self.queues.left(class, count);
     }
 

@@ -27,7 +27,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fairlink_core::{Amount, ClassId, Nanos, Overhead};
 
-use crate::gateway::fail_open::explain;
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::splitter::OF_TURN;
 use crate::gateway::stats::EdgeCounters;
@@ -61,12 +60,14 @@ const ADDED: usize = 3;
 const SINCE: usize = 4;
 /// The class of unknown flows.
 const UNKNOWN: usize = 0;
+/// Hint for older kernels.
+pub(super) const OLDER: &str = "maps in shared memory came with Linux 5.5";
 /// Seconds for which a known flow keeps its place without packets.
 const KEPT: u16 = 8;
 /// Shortest time for which unknown flows are dropped.
 const SLICE: Nanos = Nanos::from_millis(10);
 
-/// Secret numbers of the hash of a flow, so that nobody can choose flows that share a place.
+/// Secret keys of the flow hash. A sender that does not know them cannot choose flows that share a place.
 #[derive(Clone, Copy, Debug)]
 struct Secret([u64; 9]);
 
@@ -103,21 +104,12 @@ impl Maps {
 /// # Errors
 /// The reason why not, in words.
 pub fn drops_by_class() -> Result<(), String> {
-    Early::load().map(|_| ()).map_err(|error| why_not(&error))
-}
-
-/// Explains the kernel's refusal.
-pub(super) fn why_not(error: &BpfError) -> String {
-    match error.source.raw_os_error() {
-        Some(libc::EPERM) => explain(error),
-        Some(libc::EINVAL) if error.log.is_empty() => format!("{error} (shared maps came with Linux 5.5)"),
-        _ => error.to_string(),
-    }
+    Early::load().map(|_| ()).map_err(|error| error.explain(OLDER))
 }
 
 /// Number of frames that may be in front of another one in a gateway with packet sockets, from its arrival at the input
 /// until it is classified: those of a full receive ring of the default length, for frames of up to `longest` bytes, and
-/// the packets that a turn splits and sends before it fetches.
+/// the packets that a turn splits and sends before it fetches. A super-frame counts as one.
 #[must_use]
 pub fn frames_in_front(longest: u32) -> usize {
     let bytes = 2 * AfPacketOptions::default().receive_buffer as usize;
@@ -179,6 +171,8 @@ pub(crate) struct EarlyDrops {
     counted: Vec<Amount>,
     /// Frames of unknown flows that were dropped.
     unknown: Amount,
+    /// The overhead that the program counts with.
+    overhead: Overhead,
 }
 
 impl EarlyDrops {
@@ -189,22 +183,23 @@ impl EarlyDrops {
             lengths: maps.lengths.share(LENGTHS / 2)?,
             flagged: Vec::with_capacity(CLASSES),
             unknown_until: None,
-            counted: vec![Amount::ZERO; classes.clamp(1, CLASSES)],
+            counted: Self::room(classes),
             unknown: Amount::ZERO,
+            overhead: *overhead,
         };
-        drops.account(overhead);
+        drops.account();
         let head = drops.control.words();
         head[FREELY].store(room as u64 / 2, Relaxed);
         head[ROOM].store(room as u64, Relaxed);
         Ok(drops)
     }
 
-    /// Tells the program the accounted bytes of frames.
-    fn account(&self, overhead: &Overhead) {
+    /// Gives the program the accounted bytes of frames, two lengths in a word.
+    fn account(&self) {
         for (at, word) in self.lengths.words().iter().enumerate() {
-            let [even, odd] = [2 * at, 2 * at + 1].map(|length| overhead.accounted(length as u32).to_ne_bytes());
-            let both = [even, odd].concat();
-            word.store(u64::from_ne_bytes(*both.first_chunk().unwrap_or(&[0; 8])), Relaxed);
+            let both = [2 * at, 2 * at + 1].map(|length| self.overhead.accounted(length as u32).to_ne_bytes());
+            let &[a, b, c, d, e, f, g, h] = both.as_flattened() else { continue };
+            word.store(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), Relaxed);
         }
     }
 
@@ -234,8 +229,7 @@ impl EarlyDrops {
     }
 
     fn set_any(&self) {
-        let any = !self.flagged.is_empty() || self.unknown_until.is_some();
-        self.control.words()[ANY].store(u64::from(any), Relaxed);
+        self.control.words()[ANY].store(u64::from(self.is_dropping()), Relaxed);
     }
 
     /// Has the kernel drop frames of `class`, until its queue is short.
@@ -256,13 +250,12 @@ impl EarlyDrops {
         }
     }
 
-    /// Counts drops since the last call. If all frames were fetched (`is_drained`), it ends those of classes whose queues are
-    /// no longer long, and those of unknown flows. While frames wait, more would only make the buffer overflow.
-    pub(crate) fn turn(&mut self, now: Nanos, is_drained: bool, queues: &QueueLengths, counters: &mut EdgeCounters) {
+    /// Ends the drops of classes whose queues are no longer long, and of unknown flows. The buffer is drained: while frames
+    /// wait, more would only make it overflow.
+    pub(crate) fn relax(&mut self, now: Nanos, queues: &QueueLengths) {
         let mut place = 0;
         while let Some(&class) = self.flagged.get(place) {
-            self.count(class, counters);
-            match !is_drained || queues.is_half_long(class) {
+            match queues.is_half_long(class) {
                 true => place += 1,
                 false => {
                     self.flagged.swap_remove(place);
@@ -270,17 +263,14 @@ impl EarlyDrops {
                 }
             }
         }
-        if let Some(until) = self.unknown_until {
-            self.count_unknown();
-            if is_drained && now >= until {
-                self.unknown_until = None;
-                self.set(UNKNOWN, false);
-            }
+        if self.unknown_until.is_some_and(|until| now >= until) {
+            self.unknown_until = None;
+            self.set(UNKNOWN, false);
         }
         self.set_any();
     }
 
-    /// Returns true if anything is dropped.
+    /// Returns true if a class or unknown flows are dropped.
     #[inline]
     pub(crate) fn is_dropping(&self) -> bool {
         !self.flagged.is_empty() || self.unknown_until.is_some()
@@ -291,23 +281,21 @@ impl EarlyDrops {
         Amount { packets: word(PACKETS), bytes: word(BYTES) }
     }
 
-    fn count(&mut self, class: ClassId, counters: &mut EdgeCounters) {
-        let now = self.read(class.index());
-        let before = std::mem::replace(&mut self.counted[class.index()], now);
-        let more = now.checked_sub(before).unwrap_or_default();
-        counters.dropped_early(class, more);
+    /// What was dropped of `class` since the last call.
+    fn more(&mut self, class: usize) -> Amount {
+        let now = self.read(class);
+        let before = std::mem::replace(&mut self.counted[class], now);
+        now.checked_sub(before).unwrap_or_default()
     }
 
-    fn count_unknown(&mut self) {
-        let now = self.read(UNKNOWN);
-        let before = std::mem::replace(&mut self.counted[UNKNOWN], now);
-        self.unknown += now.checked_sub(before).unwrap_or_default();
-    }
-
-    /// Counts all drops so far.
+    /// Counts the drops of all classes since the last call. The program counts by itself, so that this is due before
+    /// counters are read, and before classes change.
     pub(crate) fn count_all(&mut self, counters: &mut EdgeCounters) {
-        (1..self.counted.len()).for_each(|class| self.count(ClassId(class as u32), counters));
-        self.count_unknown();
+        let unknown = self.more(UNKNOWN);
+        self.unknown += unknown;
+        for class in 1..self.counted.len() {
+            counters.dropped_early(ClassId(class as u32), self.more(class));
+        }
     }
 
     /// Frames of unknown flows that were dropped.
@@ -327,7 +315,10 @@ impl EarlyDrops {
         for class in 0..self.counted.len() {
             self.counted[class] = self.read(class);
         }
-        self.account(overhead);
+        if self.overhead != *overhead {
+            self.overhead = *overhead;
+            self.account();
+        }
     }
 
     /// Room for the counters of `classes` classes.

@@ -412,15 +412,6 @@ pub fn close_wires<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<S
 }
 
 /// Explains the kernel's refusal.
-pub(super) fn explain(error: &BpfError) -> String {
-    let hint = match error.source.raw_os_error() {
-        Some(libc::EPERM) => {
-            " (programs in the kernel need CAP_BPF and CAP_NET_ADMIN in the machine's first user namespace; root has them, `setcap \
-             cap_net_raw,cap_net_admin,cap_bpf+ep` gives them to the program)"
-        }
-        Some(libc::EINVAL) if error.log.is_empty() => " (programs behind packet sockets, tcx, came with Linux 6.6)",
-        Some(libc::ENOSYS) => " (this kernel is built without bpf(2))",
-        _ => "",
-    };
-    format!("{error}{hint}")
+fn explain(error: &BpfError) -> String {
+    error.explain("programs behind packet sockets, tcx, came with Linux 6.6")
 }

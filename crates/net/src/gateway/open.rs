@@ -9,7 +9,7 @@ use crate::gateway::account::{DelayTable, Generation, MAX_HISTOGRAMS};
 use crate::gateway::claim;
 use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
-use crate::gateway::early::{Early, why_not};
+use crate::gateway::early::{Early, OLDER};
 use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, fit_pieces, has_room};
@@ -179,7 +179,7 @@ struct Opened {
 fn not_early(error: &BpfError) -> String {
     format!(
         "if frames arrive faster than they are fetched, the kernel drops frames of all classes alike, because it has no program that drops by class: {}",
-        why_not(error)
+        error.explain(OLDER)
     )
 }
 

@@ -108,8 +108,8 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. The order ensures that no frame is lost or doubled: the
-    /// kernel's own path, its hold, the sockets, and last the place of a running gateway.
+    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. The order ensures that
+    /// no frame is lost or doubled: the kernel's own path, its hold, the sockets, and last the place of a running gateway.
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.

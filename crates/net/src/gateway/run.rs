@@ -276,6 +276,9 @@ impl Gateway {
     /// Continues a requested snapshot by a few classes.
     fn copy_on(&mut self, now: Nanos, time: &Time) {
         let Some(mut copying) = self.publisher.take_copying() else { return };
+        if let (true, Some(early)) = (copying.is_new(), &mut self.data_path.early) {
+            early.count_all(&mut self.data_path.counters);
+        }
         if copying.go_on(COPIED, now, &self.data_path, self.driver.scheduler()) {
             copying.complete(self.counts(time));
             match self.publisher.publish(copying) {

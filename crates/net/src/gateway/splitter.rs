@@ -29,7 +29,7 @@ pub(crate) const FOLLOWERS: usize = 4 * BATCH;
 pub(crate) const OF_CLASS: usize = BATCH;
 /// Packets of all classes in a turn, at most.
 pub(crate) const OF_TURN: usize = 4 * BATCH;
-/// Packets of a piece that count as one in a turn: to write one takes some 0.2 us, and to schedule and send it 1 us more.
+/// Packets of a piece that count as one in a turn: each is written, and all are scheduled and sent as one.
 pub(crate) const OF_PIECE: usize = 4;
 /// Packets in a piece, at most.
 pub(crate) const MOST_IN_PIECE: usize = 64;

@@ -51,6 +51,20 @@ pub(crate) struct BpfError {
 }
 
 impl BpfError {
+    /// Explains the kernel's refusal; `older` is the hint for a kernel that does not have such objects.
+    pub(crate) fn explain(&self, older: &str) -> String {
+        let hint = match self.source.raw_os_error() {
+            Some(libc::EPERM) => {
+                " (programs in the kernel need CAP_BPF and CAP_NET_ADMIN in the machine's first user namespace; root has them, `setcap \
+                 cap_net_raw,cap_net_admin,cap_bpf+ep` gives them to the program)"
+            }
+            Some(libc::EINVAL) if self.log.is_empty() => return format!("{self} ({older})"),
+            Some(libc::ENOSYS) => " (this kernel is built without bpf(2))",
+            _ => "",
+        };
+        format!("{self}{hint}")
+    }
+
     pub(crate) fn while_doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { what: what.into(), source, log: String::new() }
     }

@@ -11,7 +11,7 @@ pub(crate) struct Sink {
     pool: FramePool,
     /// Packets, those of super-frames one by one, with their checksums.
     packets: Vec<Vec<u8>>,
-    /// Whether their checksums were unfinished.
+    /// For each packet: true if its checksum was unfinished.
     pub(crate) unfinished: Vec<bool>,
     taken: usize,
     /// Frames that came joined.

@@ -138,6 +138,11 @@ impl Copying {
         Some(Self { snapshot, next: 0, number })
     }
 
+    /// Returns true if no class is copied yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.next == 0
+    }
+
     /// Copies up to `most` further classes. Returns true if all are copied.
     pub(crate) fn go_on<I: Backend, O: Backend, C: Clock, S: Scheduler>(
         &mut self,

@@ -82,7 +82,8 @@ fn the_kernel_drops_flows_of_flagged_classes_and_no_others_and_counts_accounted_
     assert!(!is_dropped(&early, &other), "another code point");
     // Nothing queued: the flags end.
     let (queues, mut counters) = (queues(100), counters());
-    drops.turn(now, true, &queues, &mut counters);
+    drops.relax(now, &queues);
+    drops.count_all(&mut counters);
     assert!(!drops.is_dropping() && frames.iter().all(|frame| !is_dropped(&early, frame)));
     let dropped = [1, 2, 3].map(|class| counters.edges(ClassId(class)).dropped_before);
     let amount = |packets, bytes| Amount { packets, bytes };
@@ -98,18 +99,17 @@ fn unknown_flows_are_dropped_in_slices_and_known_ones_pass() {
     drops.drop_unknown(Nanos(0));
     let odd = vec![5; 60];
     assert_eq!([&known, &unknown, &odd].map(|frame| is_dropped(&early, frame)), [false, true, true]);
-    drops.turn(Nanos(1_000_000), true, &queues, &mut counters);
+    drops.relax(Nanos(1_000_000), &queues);
     assert!(is_dropped(&early, &unknown), "too early");
-    drops.turn(SLICE, false, &queues, &mut counters);
-    assert!(is_dropped(&early, &unknown), "frames still wait");
-    drops.turn(SLICE, true, &queues, &mut counters);
+    drops.relax(SLICE, &queues);
     assert!(!is_dropped(&early, &unknown) && !drops.is_dropping());
-    assert_eq!(drops.unknown().packets, 4);
+    drops.count_all(&mut counters);
+    assert_eq!(drops.unknown().packets, 3);
     assert_eq!(counters.edges(ClassId(1)).dropped_before, Amount::ZERO);
 }
 
 #[test]
-fn a_flood_leaves_room_in_the_buffer_for_others_though_nobody_fetches() {
+fn a_flood_leaves_room_for_other_classes_while_the_data_thread_is_stopped() {
     let Some(early) = allowed(Early::load()) else { return };
     let mut drops = early.drops(4, &Overhead::NONE, 400).unwrap();
     let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(17, 9, 9)];
@@ -141,18 +141,16 @@ fn a_flood_leaves_room_in_the_buffer_for_others_though_nobody_fetches() {
 #[test]
 fn a_class_is_dropped_until_its_queue_is_half_as_long() {
     let Some((_early, mut drops)) = loaded() else { return };
-    let (mut queues, mut counters) = (queues(100), counters());
+    let mut queues = queues(100);
     queues.entered(ClassId(1), 50);
     assert!(queues.is_long(ClassId(1)));
     drops.drop_class(ClassId(1));
     for left in (26..=50).rev() {
-        drops.turn(Nanos(0), true, &queues, &mut counters);
+        drops.relax(Nanos(0), &queues);
         assert!(drops.is_dropping(), "{left}");
         queues.left(ClassId(1), 1);
     }
-    drops.turn(Nanos(0), false, &queues, &mut counters);
-    assert!(drops.is_dropping(), "frames still wait");
-    drops.turn(Nanos(0), true, &queues, &mut counters);
+    drops.relax(Nanos(0), &queues);
     assert!(!drops.is_dropping());
 }
 
