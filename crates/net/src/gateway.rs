@@ -7,6 +7,7 @@
 mod account;
 mod breaks;
 mod cable;
+mod choice;
 mod claim;
 pub(crate) mod config;
 pub mod control;

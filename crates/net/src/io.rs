@@ -12,6 +12,7 @@ pub(crate) mod huge_pages;
 pub mod interface;
 mod joined_sender;
 mod message_sender;
+pub(crate) mod netdev;
 pub(crate) mod netlink;
 pub(crate) mod nftables;
 pub(crate) mod pacing;

@@ -1,5 +1,5 @@
-//! Properties specific to AF_XDP: frames whose VLAN tags a driver delivers beside them, and interfaces, privileges and
-//! changes that it does not support. The suites of the gateway test the common properties over both backends.
+//! Properties specific to AF_XDP: several receive queues, frames whose VLAN tags a driver delivers beside them, and
+//! interfaces, privileges and changes that it does not support. The suites of the gateway test the common properties over both backends.
 
 #[path = "support/cables.rs"]
 mod cables;
@@ -13,8 +13,11 @@ mod through;
 
 use std::process::{Command, ExitCode};
 
-use fairlink_core::Nanos;
-use fairlink_net::{AfPacket, AfPacketOptions, Backend, BackendChoice, FramePool, Gateway, GatewayConfig, Interface};
+use fairlink_core::{ClassId, Nanos};
+use fairlink_net::{
+    AfPacket, AfPacketOptions, Backend, BackendChoice, FramePool, FrameTemplate, Gateway, GatewayConfig, Headers,
+    Interface, Stamp,
+};
 use fairlink_testbed::{PrivateNamespace, lay_cables};
 
 use crate::cables::{cables, config};
@@ -25,7 +28,9 @@ use crate::through::{through, until};
 fn main() -> ExitCode {
     support::main(&[
         ("tags_that_come_beside_their_frames_are_put_back_in_both_directions", tags_beside_frames),
+        ("all_receive_queues_are_fetched_from_and_no_flow_is_reordered", all_receive_queues),
         ("interfaces_that_are_not_fit_fall_back_with_what_to_do", interfaces_that_are_not_fit),
+        ("without_zero_copy_packet_sockets_are_chosen_and_the_reason_is_told", the_automatic_choice),
         ("whoever_has_the_interface_already_keeps_it", whoever_has_the_interface),
         ("frames_of_the_longest_mtu_pass_and_longer_ones_fall_back", frames_of_the_longest_mtu),
         ("without_the_right_to_load_programs_it_falls_back", without_rights),
@@ -106,16 +111,87 @@ fn tc(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("tc {arguments}: {said}")) }
 }
 
+/// Creates a cable whose ends, `many` and `other`, have this number of queues each way. Returns false, and prints the
+/// reason, if that is not possible here.
+fn queues(count: u32) -> bool {
+    let of = format!("numrxqueues {count} numtxqueues {count}");
+    let made = ip(&format!("link add many {of} type veth peer name other {of}"));
+    match made.and_then(|()| ["many", "other"].iter().try_for_each(|name| ip(&format!("link set {name} up")))) {
+        Ok(()) => true,
+        Err(why) => {
+            println!("SKIPPED: {why}");
+            false
+        }
+    }
+}
+
+/// Frames of many flows, which the sender spreads over four queues, and frames back.
+fn all_receive_queues(_: &PrivateNamespace) {
+    const FLOWS: u16 = 16;
+    // Together they are fewer than a queue has room for.
+    const AT_ONCE: u32 = 5;
+    if is_missing() || !queues(4) {
+        return;
+    }
+    let mut config = GatewayConfig { input: "many".to_owned(), ..over_af_xdp() };
+    config.matches.clear();
+    let listen = |name: &str| AfPacket::open(&Interface::open(name).unwrap(), &AfPacketOptions::default()).unwrap();
+    let mut ends = [listen("sink"), listen("other")];
+    let senders = ["other", "sink"].map(|name| raw::sender(name, false));
+    let mut pool = FramePool::new(512, 2000).unwrap();
+    // By end and flow: the number of the next frame.
+    let mut next = [[0u32; FLOWS as usize]; 2];
+    let mut arrivals = Vec::new();
+    let stats = through(config, |remote| {
+        for number in 0..50 * AT_ONCE {
+            for flow in 0..FLOWS {
+                let template = FrameTemplate::new(&Headers::udp(6000 + flow));
+                let stamp = Stamp { run: 1, class: ClassId(3), sequence: number, monotonic_ns: 0, realtime_us: 0 };
+                let mut bytes = vec![0; 100];
+                template.write(&mut bytes, &stamp);
+                senders.iter().for_each(|sender| raw::send(sender, &bytes).unwrap());
+            }
+            if (number + 1) % AT_ONCE != 0 {
+                continue;
+            }
+            until(remote, |_| {
+                for (end, next) in ends.iter_mut().zip(&mut next) {
+                    end.receive(&mut pool, Nanos::ZERO, 64, &mut arrivals).unwrap();
+                    for arrival in arrivals.drain(..) {
+                        let bytes = pool.packet(arrival.frame);
+                        if let Some(Stamp { run: 1, sequence, .. }) = Stamp::read(bytes) {
+                            let flow = usize::from(u16::from_be_bytes([bytes[36], bytes[37]]) - 6000);
+                            assert_eq!(sequence, next[flow], "flow {flow}");
+                            next[flow] += 1;
+                        }
+                        pool.give_back(arrival.frame);
+                    }
+                }
+                next == [[number + 1; FLOWS as usize]; 2]
+            });
+        }
+    });
+    assert_eq!(stats.counts().dropped.packets, 0, "{stats:?}");
+    assert!(stats.gateway().interfaces.iter().all(|interface| interface.backend == "af_xdp"), "{stats:?}");
+}
+
+fn the_automatic_choice(_: &PrivateNamespace) {
+    cables();
+    let gateway = Gateway::open(GatewayConfig { backend: BackendChoice::Auto, ..over_af_xdp() }).unwrap();
+    assert!(gateway.interfaces().iter().all(|interface| interface.backend == "af_packet"));
+    let why = gateway.backend_reason().expect("a reason");
+    assert!(why == "the driver \"veth\" of in offers no zero-copy" || why.contains("does not tell"), "{why}");
+    drop(gateway);
+    let gateway = Gateway::open(GatewayConfig { backend: BackendChoice::AfPacket, ..over_af_xdp() }).unwrap();
+    assert_eq!(gateway.backend_reason(), None);
+}
+
 fn interfaces_that_are_not_fit(_: &PrivateNamespace) {
     if is_missing() {
         return;
     }
-    if let Err(why) = ip("link add many numrxqueues 2 numtxqueues 2 type veth peer name other") {
-        println!("SKIPPED: {why}");
+    if !queues(17) {
         return;
-    }
-    for name in ["many", "other"] {
-        ip(&format!("link set {name} up")).unwrap();
     }
     let open = |input: &str, output: &str| {
         let config = GatewayConfig { input: input.to_owned(), output: output.to_owned(), ..over_af_xdp() };
@@ -123,7 +199,7 @@ fn interfaces_that_are_not_fit(_: &PrivateNamespace) {
     };
     for (input, output) in [("many", "out"), ("in", "many")] {
         let why = open(input, output);
-        assert!(why.contains("many has 2 receive queues") && why.contains("`ethtool -L many rx 1`"), "{why}");
+        assert!(why.contains("many has 17 receive queues") && why.contains("`ethtool -L many rx 16`"), "{why}");
     }
     if std::path::Path::new("/dev/net/tun").exists() {
         let _tap = raw::tap("tap");

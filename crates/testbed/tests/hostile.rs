@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
-    AfPacket, AfPacketOptions, Backend, FailOpen, FramePool, FrameTemplate, Gateway, GatewayConfig, GatewayStats,
-    Headers, Interface, OffloadPolicy, OpenError, Stamp, interface,
+    AfPacket, AfPacketOptions, Backend, BackendChoice, FailOpen, FramePool, FrameTemplate, Gateway, GatewayConfig,
+    GatewayStats, Headers, Interface, OffloadPolicy, OpenError, Stamp, interface,
 };
 use fairlink_report::DropCause;
 use fairlink_testbed::{Generator, GeneratorConfig, PrivateNamespace};
 use fairlink_traffic::{Model, PacketSize};
 
-use crate::cables::{cables, config, generator, parse, rate};
+use crate::cables::{cables, config, generator, over_af_xdp, parse, rate};
 use crate::raw::{send_raw, tap};
 use crate::through::{through, until};
 
@@ -49,6 +49,7 @@ fn main() -> ExitCode {
             "a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes",
             "ports_that_would_double_frames_or_send_them_round_are_refused",
             "an_output_without_carrier_is_waited_for_asleep",
+            "the_kernel_drops_a_flood_by_class_and_nothing_of_a_class_within_its_share",
         ]),
     )
 }
@@ -59,11 +60,24 @@ fn early_drops(stats: &GatewayStats) -> u64 {
 }
 
 /// A class within its share beside a flood, from one source and from random ones, where the gateway fails open and where it
-/// does not. The ring is short, so that the flood fills it.
+/// does not, and for the frames of its own host. The ring of packet sockets is short, so that the flood fills it.
 fn a_flood(_: &PrivateNamespace) {
     cables();
-    for (fail_open, random) in [(FailOpen::Never, false), (FailOpen::Never, true), (FailOpen::Auto, false)] {
+    let cases = [
+        (FailOpen::Never, false, "gen"),
+        (FailOpen::Never, true, "gen"),
+        (FailOpen::Auto, false, "gen"),
+        (FailOpen::Auto, false, "out"),
+    ];
+    for (fail_open, random, from) in cases {
         let mut config = GatewayConfig { fail_open, ..config(10_000_000, "hls") };
+        if from == "out" {
+            config.backend = BackendChoice::AfPacket;
+            (config.own_traffic, config.reverse, config.input) = (true, false, "fl1-out".to_owned());
+            if over_af_xdp() {
+                continue;
+            }
+        }
         config.sockets.receive_buffer = 512 << 10;
         let gateway = Gateway::open(config.clone()).unwrap();
         if let Some(why) = gateway.notes().iter().find(|note| note.contains("all classes alike")) {
@@ -77,7 +91,7 @@ fn a_flood(_: &PrivateNamespace) {
             FrameTemplate::new(&Headers::udp(port)).write(&mut bytes, &stamp);
             bytes
         };
-        let (calm, flood) = (raw::sender("gen", false), raw::sender("gen", false));
+        let (calm, flood) = (raw::sender(from, false), raw::sender(from, false));
         let sink = raw::listener_of("sink", 64);
         let (mut arrived, mut seen) = (0, 0);
         let over = AtomicBool::new(false);
@@ -123,7 +137,7 @@ fn a_flood(_: &PrivateNamespace) {
         let of = |name: &str| stats.classes.iter().find(|class| class.name == name).unwrap().counts();
         let early = of("c").dropped_for(DropCause::ShedEarly).packets;
         println!(
-            "{fail_open:?}, random sources: {random}: {} of {sent} of the calm class arrived; {} of the flood were fetched, {early} dropped by class, {} as unknown, {} by chance",
+            "{fail_open:?}, random sources: {random}, from {from}: {} of {sent} of the calm class arrived; {} of the flood were fetched, {early} dropped by class, {} as unknown, {} by chance",
             of("a").received.packets,
             of("c").received.packets - early,
             stats.gateway().shed_unknown_packets,

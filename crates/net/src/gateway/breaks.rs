@@ -14,7 +14,7 @@ use crate::gateway::open_error::OpenError;
 use crate::gateway::outlet::Outlet;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
-use crate::io::af_xdp;
+use crate::io::af_xdp::Fit;
 use crate::io::backend::BackendError;
 use crate::io::clock::Clock;
 use crate::io::port::BackendKind;
@@ -196,8 +196,11 @@ impl Gateway {
     fn open_xdp(&mut self, looked: Looked, notes: &mut Vec<String>) -> Result<Ports, OpenError> {
         let pool = &mut self.data_path.pool;
         let interfaces = [&looked.input, &looked.output];
-        let opened = match af_xdp::frame_bytes(interfaces) {
-            Ok(_) => Ports::open_xdp(&self.config, interfaces, pool, notes),
+        let opened = match Fit::of([(interfaces[0], true), (interfaces[1], self.config.reverse)]) {
+            Ok(fit) if fit.frame_bytes <= self.footprint.frame_bytes && fit.owned() <= self.footprint.owned => {
+                Ports::open_xdp(&self.config, interfaces, (fit, self.choice.modes), pool, self.early.as_ref(), notes)
+            }
+            Ok(_) => Err(WhyNot::Unfit("an interface has longer frames or more receive queues than before".to_owned())),
             Err(why) => Err(WhyNot::Unfit(why.0)),
         };
         match opened {
@@ -215,7 +218,7 @@ impl Gateway {
         let looked = Looked::up(&self.config)?;
         looked.check(self.config.force, &mut notes)?;
         notes.clear();
-        let Ports { mut input, mut output, held } = match self.backend {
+        let Ports { mut input, mut output, held } = match self.footprint.backend {
             BackendKind::AfPacket => Ports::open(&self.config, self.early.as_ref(), looked, &mut notes)?,
             BackendKind::AfXdp => self.open_xdp(looked, &mut notes)?,
         };

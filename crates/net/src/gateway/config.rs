@@ -42,7 +42,7 @@ pub enum LongFrames {
 /// Backend that moves frames between the interfaces and the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The better backend by measurements, if it is complete: packet sockets on every interface so far.
+    /// AF_XDP sockets if the drivers of both interfaces offer zero-copy, else packet sockets.
     #[default]
     Auto,
     /// Packet sockets.

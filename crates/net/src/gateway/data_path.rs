@@ -805,11 +805,12 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
             self.shedding = false;
             return;
         }
+        let admitted = self.early.as_ref().map_or(0, EarlyDrops::admitted);
         // A batch that is not full has emptied the kernel's buffer.
         let (count, unknown) = self.fetch(now, batch);
         self.shedding = count == BATCH && self.input.is_flooded();
         let Some(early) = &mut self.early else { return };
-        early.fetched(count, count < BATCH);
+        early.fetched(count, (count < BATCH).then_some(admitted));
         if self.shedding && 2 * unknown > count {
             early.drop_unknown(now);
         }

@@ -32,24 +32,29 @@ use crate::gateway::splitter::OF_TURN;
 use crate::gateway::stats::EdgeCounters;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::backend::BATCH;
+use crate::io::bpf::assembler::{Assembler, Register::*};
 use crate::io::bpf::{BpfError, Map, Program, ProgramKind, SharedWords};
 use crate::io::packet_ring::receive_slots;
 
 pub(crate) use program::Dropper;
+use program::Place;
 use table::{FlowTable, SETS, WAYS};
 
 /// Classes that are told apart: numbers from 1. Flows of the others are unknown.
 const CLASSES: usize = 4096;
 /// Frames longer than this are accounted as frames of this length; no Ethernet frame is.
 const LENGTHS: usize = 1 << 16;
-/// The first words of the control map: whether a class is dropped, frames in the buffer, the number of times that it was
-/// seen at most half filled, and its room and half of that in frames.
+/// The first words of the control map: whether a class is dropped, frames that were put into the buffer, the number of times
+/// that it was seen at most half filled, its room and half of that in frames, frames that left it, and the mark of the
+/// frames that are received, if not all are.
 const HEAD: usize = 8;
 const ANY: usize = 0;
-const WAITING: usize = 1;
+const ADMITTED: usize = 1;
 const CALM: usize = 2;
 const ROOM: usize = 3;
 const FREELY: usize = 4;
+const FETCHED: usize = 5;
+const MARK: usize = 6;
 /// Words of a class behind these: whether it is dropped, packets and bytes dropped, frames added to a buffer that is more
 /// than half filled, and the number of times at the first of them.
 const WORDS: usize = 8;
@@ -60,6 +65,8 @@ const ADDED: usize = 3;
 const SINCE: usize = 4;
 /// The class of unknown flows.
 const UNKNOWN: usize = 0;
+/// Verdict of a program in the driver: `XDP_PASS`.
+const PASS: i32 = 2;
 /// Hint for older kernels.
 pub(super) const OLDER: &str = "maps in shared memory came with Linux 5.5";
 /// Seconds for which a known flow keeps its place without packets.
@@ -133,7 +140,9 @@ impl Early {
     /// [`BpfError`]: no permission, or not in this kernel.
     pub(crate) fn load() -> Result<Self, BpfError> {
         let maps = Maps::new()?;
-        let code = Dropper { maps: &maps, input: None }.alone();
+        let mut code = Assembler::new();
+        code.copy(R9, R1);
+        Dropper { maps: &maps, place: Place::Socket, input: None }.end_filter(&mut code);
         let filter = Program::load(ProgramKind::SocketFilter, "fairlink_early", None, code)?;
         Ok(Self { maps, filter })
     }
@@ -143,9 +152,36 @@ impl Early {
         &self.filter
     }
 
+    /// Has the filter accept frames with this mark alone.
+    ///
+    /// # Errors
+    /// [`BpfError`]: the map cannot be mapped.
+    pub(crate) fn take_only(&self, mark: u32) -> Result<(), BpfError> {
+        let control = self.maps.control.share(HEAD + CLASSES * WORDS)?;
+        control.words()[MARK].store(mark.into(), Relaxed);
+        Ok(())
+    }
+
     /// The end of another filter, for the frames of the interface `input` (index).
     pub(crate) fn dropper(&self, input: i32) -> Dropper<'_> {
-        Dropper { maps: &self.maps, input: Some(input) }
+        Dropper { maps: &self.maps, place: Place::Socket, input: Some(input) }
+    }
+
+    /// A part of a program in the driver of the input.
+    pub(crate) fn in_driver(&self) -> Dropper<'_> {
+        Dropper { maps: &self.maps, place: Place::Driver, input: None }
+    }
+
+    /// Checks that the kernel accepts [`Early::in_driver`].
+    ///
+    /// # Errors
+    /// [`BpfError`]: not in this kernel.
+    pub(crate) fn try_in_driver(&self) -> Result<Program, BpfError> {
+        let mut code = Assembler::new();
+        code.copy(R9, R1);
+        self.in_driver().append(&mut code);
+        code.set(R0, PASS).exit();
+        Program::load(ProgramKind::Xdp, "fairlink_early", None, code)
     }
 
     /// The data thread's end, for `classes` classes and a buffer with room for `room` frames.
@@ -167,6 +203,9 @@ pub(crate) struct EarlyDrops {
     flagged: Vec<ClassId>,
     /// When the drops of unknown flows may end; `None` if they are not dropped.
     unknown_until: Option<Nanos>,
+    /// Frames that left the buffer, and the number of times that it was seen at most half filled.
+    fetched: u64,
+    calm: u64,
     /// By class: what was counted of its drops.
     counted: Vec<Amount>,
     /// Frames of unknown flows that were dropped.
@@ -183,6 +222,8 @@ impl EarlyDrops {
             lengths: maps.lengths.share(LENGTHS / 2)?,
             flagged: Vec::with_capacity(CLASSES),
             unknown_until: None,
+            fetched: 0,
+            calm: 0,
             counted: Self::room(classes),
             unknown: Amount::ZERO,
             overhead: *overhead,
@@ -209,18 +250,24 @@ impl EarlyDrops {
         class.index() < CLASSES && self.flows.saw(now, bytes, class.0 as u16)
     }
 
-    /// Notes that `count` frames were fetched, the last ones of the buffer if `is_drained`.
+    /// Frames that the program has let into the buffer.
     #[inline]
-    pub(crate) fn fetched(&self, count: usize, is_drained: bool) {
+    pub(crate) fn admitted(&self) -> u64 {
+        self.control.words()[ADMITTED].load(Relaxed)
+    }
+
+    /// Notes that `count` frames were fetched. If that emptied the buffer, `drained` is what was admitted before.
+    #[inline]
+    pub(crate) fn fetched(&mut self, count: usize, drained: Option<u64>) {
+        let admitted = self.admitted();
+        // Frames that the kernel has dropped behind the program are never fetched. Frames that came before the program was
+        // attached were not admitted.
+        self.fetched = (self.fetched + count as u64).max(drained.unwrap_or(0)).min(admitted);
         let head = self.control.words();
-        let before = head[WAITING].fetch_sub(count as u64, Relaxed);
-        // Frames that the kernel has dropped behind the program were never fetched.
-        let left = if is_drained { 0 } else { before.saturating_sub(count as u64) };
-        if is_drained || before < count as u64 {
-            head[WAITING].store(0, Relaxed);
-        }
-        if left <= head[FREELY].load(Relaxed) {
-            head[CALM].fetch_add(1, Relaxed);
+        head[FETCHED].store(self.fetched, Relaxed);
+        if admitted - self.fetched <= head[FREELY].load(Relaxed) {
+            self.calm += 1;
+            head[CALM].store(self.calm, Relaxed);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::gateway::splitter::{OF_PIECE, OF_TURN};
 use crate::gateway::stats::MemoryBound;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
-use crate::io::port::BackendKind;
+use crate::io::port::{BackendKind, Footprint};
 
 /// Maximum number of snapshots of a gateway, not counting those that clients hold.
 const SNAPSHOTS: usize = 4;
@@ -25,7 +25,7 @@ impl GatewayConfig {
     /// As [`Gateway::open`](crate::Gateway::open).
     pub fn check(&self, largest_frame: u32) -> Result<(), OpenError> {
         check_classes(self)?;
-        Needs::for_config(self, BackendKind::AfPacket, largest_frame.saturating_add(HEADROOM as u32))?;
+        Needs::for_config(self, Footprint::of_packet_sockets(largest_frame.saturating_add(HEADROOM as u32)))?;
         self.scheduler.build(&self.tree, self.leniency, Members::new())?;
         Ok(())
     }
@@ -59,15 +59,12 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Returns the needs with this `backend`, for frames that take `frame_bytes` in the pool.
+    /// Returns the needs with interfaces that need this of the pool.
     ///
     /// # Errors
     /// If they exceed the limits of the pool or of the memory.
-    pub(super) fn for_config(
-        config: &GatewayConfig,
-        backend: BackendKind,
-        frame_bytes: u32,
-    ) -> Result<Self, OpenError> {
+    pub(super) fn for_config(config: &GatewayConfig, footprint: Footprint) -> Result<Self, OpenError> {
+        let Footprint { backend, frame_bytes, owned } = footprint;
         let queued = most_queued(&config.tree);
         // A piece is one packet for the limits of the scheduler. Its other packets fill queues to their limits once more.
         let pieces = match backend {
@@ -76,7 +73,7 @@ impl Needs {
             }
             _ => 0,
         };
-        let needed = queued.saturating_add(RealPath::RESERVE + backend.reserve()).saturating_add(pieces);
+        let needed = queued.saturating_add(RealPath::RESERVE + owned).saturating_add(pieces);
         let frames = config.pool_frames.unwrap_or(needed);
         if frames < needed {
             return Err(OpenError::PoolTooSmall { frames, queued, needed });

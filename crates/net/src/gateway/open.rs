@@ -6,8 +6,9 @@ use fairlink_config::matching::Classifier;
 use fairlink_core::{Driver, Members, Metered, Pacer};
 
 use crate::gateway::account::{DelayTable, Generation, MAX_HISTOGRAMS};
+use crate::gateway::choice::Choice;
 use crate::gateway::claim;
-use crate::gateway::config::{BackendChoice, GatewayConfig, Processor};
+use crate::gateway::config::{GatewayConfig, Processor};
 use crate::gateway::data_path::RealPath;
 use crate::gateway::early::{Early, OLDER};
 use crate::gateway::fail_open::keep::Keeper;
@@ -21,14 +22,14 @@ use crate::gateway::remote::Publisher;
 use crate::gateway::run::Gateway;
 use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
-use crate::io::af_xdp;
+use crate::io::af_xdp::Fit;
 use crate::io::bpf::BpfError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::packet_ring::SLOT_ALIGNMENT;
-use crate::io::port::BackendKind;
+use crate::io::port::{BackendKind, Footprint};
 use crate::io::sys;
 use crate::wire::labels::Labels;
 
@@ -46,7 +47,8 @@ impl Gateway {
         let (members, _) = config.pools.members(config.link.as_deref(), &config.tree, &clock, true)?;
         let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
         let processor = pick(config.processor)?;
-        let Opened { backend, needs, pool, ports, early } = Opened::ports(&config, looked, &mut notes)?;
+        let mut choice = Choice::of(&config, [&looked.input, &looked.output], &mut notes);
+        let Opened { footprint, needs, pool, ports, early } = Opened::ports(&config, &mut choice, looked, &mut notes)?;
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -74,7 +76,7 @@ impl Gateway {
         let pacer = Pacer::new(config.tree.link().rate, catch_up);
         let driver = Driver::new(Metered::new(scheduler, &config.tree)?, pacer)?;
         let generation = Arc::new(Generation::new(&config, delays, memory, needs.frames, 0));
-        let present = RunningConfig::new(&config, input, backend, &pool, Arc::clone(&generation), &labels, clock);
+        let present = RunningConfig::new(&config, input, footprint, &pool, Arc::clone(&generation), &labels, clock);
         let mut data_path = RealPath::new(
             pool,
             from,
@@ -108,7 +110,8 @@ impl Gateway {
             keeper,
             liveness: Liveness::new(config.stall_after),
             config,
-            backend,
+            footprint,
+            choice,
             driver,
             data_path,
             held,
@@ -144,7 +147,7 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
     fit_pieces(config)?;
     // Check before the scheduler allocates. Other backends need more, and fall back to packet sockets if that is too
     // much.
-    let needs = Needs::for_config(config, BackendKind::AfPacket, frame_bytes([input, output]))?;
+    let needs = Needs::for_config(config, Footprint::of_packet_sockets(frame_bytes([input, output])))?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
     Ok(looked)
 }
@@ -167,11 +170,11 @@ pub(super) fn probe(mut config: GatewayConfig, ours: &[String]) -> Result<(), Op
 
 /// Open interfaces, and the pool for their frames.
 struct Opened {
-    backend: BackendKind,
+    footprint: Footprint,
     needs: Needs,
     pool: FramePool,
     ports: Ports,
-    /// Loaded for packet sockets between two interfaces, if the kernel allows it.
+    /// Loaded if the kernel allows it.
     early: Option<Early>,
 }
 
@@ -184,24 +187,22 @@ fn not_early(error: &BpfError) -> String {
 }
 
 impl Opened {
-    /// Opens the ports with the backend of `config`, or with the other one and a note if that is impossible.
-    fn ports(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
-        let interfaces = [&looked.input, &looked.output];
-        // A driver's program would take the received frames of the interface, which do not belong to a gateway for the
-        // host's own frames.
-        if config.backend == BackendChoice::AfXdp && config.own_traffic {
-            notes.push(
-                "packet sockets for this host's traffic: AF_XDP would take the frames that the interface receives"
-                    .to_owned(),
-            );
-        } else if config.backend == BackendChoice::AfXdp {
+    /// Opens the ports with the chosen backend, or with packet sockets and a note if that is impossible.
+    fn ports(
+        config: &GatewayConfig,
+        choice: &mut Choice,
+        looked: Looked,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
+        if choice.backend == BackendKind::AfXdp {
             let noted = notes.len();
-            match Self::with_af_xdp(config, interfaces, notes) {
+            match Self::with_af_xdp(config, choice, [&looked.input, &looked.output], notes) {
                 Ok(opened) => return Ok(opened),
                 Err(WhyNot::Refused(error)) => return Err(error),
                 Err(WhyNot::Unfit(why)) => {
                     notes.truncate(noted);
                     notes.push(format!("falls back to AF_PACKET: {why}"));
+                    choice.reason = None;
                 }
             }
         }
@@ -210,31 +211,46 @@ impl Opened {
 
     fn with_af_xdp(
         config: &GatewayConfig,
+        choice: &Choice,
         interfaces: [&Interface; 2],
         notes: &mut Vec<String>,
     ) -> Result<Self, WhyNot> {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
-        let frame_bytes = af_xdp::frame_bytes(interfaces).map_err(|error| WhyNot::Unfit(error.0))?;
-        let needs = Needs::for_config(config, BackendKind::AfXdp, frame_bytes).map_err(unfit)?;
+        let fit = Fit::of([(interfaces[0], true), (interfaces[1], config.reverse)])
+            .map_err(|error| WhyNot::Unfit(error.0))?;
+        let footprint = Footprint::of_af_xdp(&fit);
+        let needs = Needs::for_config(config, footprint).map_err(unfit)?;
         // The whole pool is registered with the kernel, and registered memory cannot grow.
-        let mut pool = FramePool::new(needs.frames, frame_bytes).map_err(|error| unfit(error.into()))?;
-        let ports = Ports::open_xdp(config, interfaces, &mut pool, notes)?;
-        Ok(Self { backend: BackendKind::AfXdp, needs, pool, ports, early: None })
+        let mut pool = FramePool::new(needs.frames, fit.frame_bytes).map_err(|error| unfit(error.into()))?;
+        let early = load_early(config, |early| early.try_in_driver().map(drop), notes);
+        let ports = Ports::open_xdp(config, interfaces, (fit, choice.modes), &mut pool, early.as_ref(), notes)?;
+        Ok(Self { footprint, needs, pool, ports, early })
     }
 
     fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
-        let needs = Needs::for_config(config, BackendKind::AfPacket, frame_bytes)?;
+        let footprint = Footprint::of_packet_sockets(frame_bytes);
+        let needs = Needs::for_config(config, footprint)?;
         // Room for longer queues after a reload.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
-        let early = match config.shed_in_kernel && !config.own_traffic {
-            true => Early::load().map_err(|error| notes.push(not_early(&error))).ok(),
-            false => None,
-        };
+        let early = load_early(config, |_| Ok(()), notes);
         let ports = Ports::open(config, early.as_ref(), looked, notes)?;
-        Ok(Self { backend: BackendKind::AfPacket, needs, pool, ports, early })
+        Ok(Self { footprint, needs, pool, ports, early })
     }
+}
+
+/// Loads the program that drops by class, and checks it with `check`; a failure is a note.
+fn load_early(
+    config: &GatewayConfig,
+    check: impl FnOnce(&Early) -> Result<(), BpfError>,
+    notes: &mut Vec<String>,
+) -> Option<Early> {
+    if !config.shed_in_kernel {
+        return None;
+    }
+    let loaded = Early::load().and_then(|early| check(&early).map(|()| early));
+    loaded.map_err(|error| notes.push(not_early(&error))).ok()
 }
 
 /// Size of the pool's frames for packet sockets.

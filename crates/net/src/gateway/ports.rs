@@ -122,7 +122,7 @@ impl Ports {
         let Looked { input, output, cable } = looked;
         match cable {
             None => Self::between(config, early, [&input, &output], notes),
-            Some(cable) => Self::of_the_host(config, [&input, &output], cable, notes),
+            Some(cable) => Self::of_the_host(config, early, [&input, &output], cable, notes),
         }
     }
 
@@ -130,6 +130,7 @@ impl Ports {
     /// the place of a running gateway is taken; frames redirected by that one have another mark.
     fn of_the_host(
         config: &GatewayConfig,
+        early: Option<&Early>,
         [input, output]: [&Interface; 2],
         cable: Cable,
         notes: &mut Vec<String>,
@@ -143,7 +144,8 @@ impl Ports {
         };
         let marks = Marks::for_interface(output.index);
         let (hold, fail_open) = Hold::redirect(output, cable.host_end, input, notes)?;
-        let from = AfPacket::taking(input, &config.sockets, RxFilter::Marked(marks.taken))?;
+        let early = early.filter(|early| early.take_only(marks.taken).is_ok());
+        let from = AfPacket::taking(input, &config.sockets, RxFilter::Marked(marks.taken, early.map(Early::filter)))?;
         let sockets = AfPacketOptions { mark: marks.sent, ..config.sockets };
         let to = AfPacket::taking(output, &sockets, RxFilter::Nothing)?;
         let offloads = offloads(config.offloads, &[(input, &from)], notes)?;

@@ -21,7 +21,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::gateway::config::{BackendChoice, GatewayConfig};
+use crate::gateway::choice::Choice;
+use crate::gateway::config::GatewayConfig;
 use crate::gateway::fail_open::FailOpen;
 
 /// Needs of a process after its start.
@@ -54,7 +55,7 @@ impl Privileges {
             for source in config.link.iter().map(|link| link.source()) {
                 needs.files.extend(std::iter::once(source.name()).chain(source.included()).map(PathBuf::from));
             }
-            needs.pinned |= config.backend == BackendChoice::AfXdp;
+            needs.pinned |= Choice::may_be_af_xdp(config);
             needs.programs |= needs.pinned || config.own_traffic || config.fail_open != FailOpen::Never;
             needs.cables |= config.own_traffic;
         }

@@ -54,7 +54,7 @@ use crate::io::backend::Backend;
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
-use crate::io::port::BackendKind;
+use crate::io::port::{BackendKind, Footprint};
 use crate::wire::labels::Labels;
 
 /// Time limit for the data thread to begin with a change.
@@ -98,8 +98,7 @@ pub(super) struct RunningConfig {
     /// The configuration that runs.
     config: GatewayConfig,
     input: Interface,
-    backend: BackendKind,
-    frame_bytes: u32,
+    footprint: Footprint,
     /// Frames of the packet pool, and the largest number that it can grow to.
     frames: u32,
     room: u32,
@@ -157,7 +156,7 @@ impl RunningConfig {
     pub(super) fn new(
         config: &GatewayConfig,
         input: Interface,
-        backend: BackendKind,
+        footprint: Footprint,
         pool: &FramePool,
         generation: Arc<Generation>,
         labels: &Labels,
@@ -169,8 +168,7 @@ impl RunningConfig {
             leniency: config.leniency,
             config: config.clone(),
             input,
-            backend,
-            frame_bytes: pool.frame_bytes() as u32,
+            footprint: Footprint { frame_bytes: pool.frame_bytes() as u32, ..footprint },
             frames: pool.frames() as u32,
             room: pool.room(),
             salt: labels.salt(),
@@ -286,7 +284,7 @@ impl RunningConfig {
             classifier_bytes: (parts.classifier.memory_bytes() + parts.labels.memory_bytes()) as u64,
             split_bytes: self.generation.memory.split_bytes,
             kernel_bytes: self.generation.memory.kernel_bytes,
-            ..Needs { frames, ..needs }.bound(&config.tree, self.frame_bytes, counted)
+            ..Needs { frames, ..needs }.bound(&config.tree, self.footprint.frame_bytes, counted)
         };
         let reloaded = Reloaded {
             scheduler: [&self.config, &config].map(|config| config.scheduler.name.to_owned()),
@@ -414,8 +412,8 @@ impl RunningConfig {
 
     fn needs(&self, config: &GatewayConfig) -> Result<Needs, ReloadError> {
         let asked = GatewayConfig { pool_frames: None, ..config.clone() };
-        let needs = Needs::for_config(&asked, self.backend, self.frame_bytes)?;
-        if needs.frames > self.room && self.backend == BackendKind::AfXdp {
+        let needs = Needs::for_config(&asked, self.footprint)?;
+        if needs.frames > self.room && self.footprint.backend == BackendKind::AfXdp {
             return Err(ReloadError::PoolFixed { queued: needs.queued, needed: needs.frames, frames: self.room });
         }
         if needs.frames > self.room {

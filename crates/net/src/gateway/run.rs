@@ -8,6 +8,7 @@ use fairlink_core::{Amount, Driver, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
 use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
+use crate::gateway::choice::Choice;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath, Sampled};
 use crate::gateway::early::Early;
@@ -22,7 +23,7 @@ use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, Profile, 
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock};
 use crate::io::pacing::{self, Until};
-use crate::io::port::BackendKind;
+use crate::io::port::Footprint;
 use crate::io::sys;
 
 /// Failure that ended a gateway: an interface disappeared.
@@ -41,7 +42,8 @@ const LEAVING_TRIES: u32 = 200;
 /// A gateway ready to run.
 pub struct Gateway {
     pub(super) config: GatewayConfig,
-    pub(super) backend: BackendKind,
+    pub(super) footprint: Footprint,
+    pub(super) choice: Choice,
     pub(super) driver: Driver<AnyScheduler>,
     pub(super) data_path: RealPath,
     pub(super) held: Held,
@@ -94,6 +96,13 @@ impl Gateway {
         let DataPath { input, output, .. } = &self.data_path;
         let movers = [(&self.config.input, input.mover()), (&self.config.output, output.mover())];
         movers.into_iter().map(|(name, mover)| InterfaceStats::new(name, mover)).collect()
+    }
+
+    /// Returns why the choice [`BackendChoice::Auto`](crate::BackendChoice::Auto) took this backend, or `None` if another one
+    /// was made.
+    #[must_use]
+    pub fn backend_reason(&self) -> Option<&str> {
+        self.choice.reason.as_deref()
     }
 
     /// Returns the fail-open state.

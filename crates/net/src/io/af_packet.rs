@@ -56,8 +56,8 @@ pub(crate) enum RxFilter<'a> {
     All,
     /// Frames that this program permits.
     Gated(&'a Program),
-    /// Those that have this mark.
-    Marked(u32),
+    /// Those that have this mark, by this program if there is one.
+    Marked(u32, Option<&'a Program>),
     /// No frames. The socket only reports that the interface goes down or disappears ([`Backend::failure`]).
     Nothing,
 }
@@ -183,8 +183,10 @@ impl AfPacket {
         );
         match intake {
             RxFilter::All => Ok(()),
-            RxFilter::Gated(gate) => gate.filter(&receiver).map_err(|error| error.source),
-            RxFilter::Marked(mark) => packet_socket::accept_marked(&receiver, Some(mark)),
+            RxFilter::Gated(program) | RxFilter::Marked(_, Some(program)) => {
+                program.filter(&receiver).map_err(|error| error.source)
+            }
+            RxFilter::Marked(mark, None) => packet_socket::accept_marked(&receiver, Some(mark)),
             RxFilter::Nothing => packet_socket::accept_marked(&receiver, None),
         }
         .map_err(failed("attaching a filter to its socket"))?;

@@ -2,8 +2,9 @@
 //! of them. The kernel writes them into the gateway's packet pool and reads them from there, so that a frame leaves
 //! without having moved. One system call hands over many frames; fetching needs none.
 //!
-//! The pool is registered with the kernel once, for both interfaces (`XDP_SHARED_UMEM`); each interface has its own
-//! four rings ([`custody`]). The driver copies, or uses the pool's memory itself if it can (zero-copy).
+//! The pool is registered with the kernel once, for both interfaces (`XDP_SHARED_UMEM`). Each receive queue of an interface
+//! has a socket with its own four rings ([`queues`], [`custody`]). The driver copies, or uses the pool's memory itself if it
+//! can (zero-copy).
 //!
 //! This backend does the work that XDP does not do, or rejects the interface ([`fitness`]). It finds and computes
 //! checksums that a sender on the same machine has left to hardware ([`crate::wire::unfinished`]). The program puts
@@ -18,35 +19,34 @@ mod custody;
 mod fitness;
 mod life;
 mod program;
+mod queues;
 mod ring;
 mod socket;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
 use thiserror::Error;
 
-use crate::io::af_xdp::custody::{Custody, RECEIVING, SENDING};
+use crate::io::af_xdp::custody::SENDING;
 use crate::io::af_xdp::program::Redirection;
-use crate::io::af_xdp::socket::{Mode, Refused, Socket};
+use crate::io::af_xdp::queues::{Queues, Took};
+use crate::io::af_xdp::socket::Refused;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Rest, Sent};
 use crate::io::bpf::BpfError;
+use crate::io::bpf::assembler::Assembler;
 use crate::io::frame_pool::FramePool;
 use crate::io::interface::{self, Interface};
 use crate::io::{packet_socket, sys};
 use crate::wire::segments::Segments;
 
-pub(crate) use crate::io::af_xdp::fitness::frame_bytes;
+pub(crate) use crate::io::af_xdp::fitness::Fit;
 pub(crate) use crate::io::af_xdp::life::Life;
 pub(crate) use crate::io::af_xdp::program::Beat;
+pub(crate) use crate::io::af_xdp::socket::Mode;
 
-/// Maximum number of pool frames that both interfaces own.
-pub(crate) const RESERVE: u32 = 2 * (RECEIVING + SENDING);
-/// Bytes of an interface's rings: two of descriptors, two of addresses. The last one has twice the entries that it
-/// needs.
-const RING_BYTES: u32 = RECEIVING * (16 + 8) + SENDING * (16 + 2 * 8);
 /// Interval between checks that the interface exists.
 const LOOK: Nanos = Nanos::from_millis(10);
 /// Pause between two attempts while another gateway is about to leave.
@@ -66,13 +66,12 @@ pub(crate) struct Unfit(pub(crate) String);
 struct Parts {
     /// `None` if it receives nothing.
     redirection: Option<Redirection>,
-    custody: Custody,
-    socket: Socket,
+    queues: Queues,
     /// Keeps the interface promiscuous, and reports when it goes down or disappears.
     watch: OwnedFd,
 }
 
-/// A socket on queue 0 of one interface.
+/// The sockets on one interface.
 #[derive(Debug)]
 pub(crate) struct AfXdp {
     name: String,
@@ -80,6 +79,8 @@ pub(crate) struct AfXdp {
     mtu: usize,
     /// `None` once it was released.
     parts: Option<Parts>,
+    /// Frames that a receive queue has room for.
+    slots: u32,
     zero_copy: bool,
     /// Frames handed over in one call: fewer after the interface did not accept all.
     burst: usize,
@@ -87,52 +88,57 @@ pub(crate) struct AfXdp {
     counters: BackendCounters,
 }
 
-/// Progress of the kernel with submitted frames.
-#[derive(Debug)]
-enum Took {
-    /// It took all.
-    All,
-    /// It took this number and has no room for more.
-    Some(usize),
-    /// It took this number, and the driver has dropped the last one.
-    Dropped(usize),
-    /// It took this number, then failed with this error.
-    Failed(usize, io::Error),
+/// What a pair of interfaces is opened with.
+pub(crate) struct Opening<'a> {
+    /// The interfaces' needs.
+    pub(crate) fit: Fit,
+    /// Modes to try, in this order.
+    pub(crate) modes: &'static [Mode],
+    /// If present, the programs redirect frames only while it is fresh.
+    pub(crate) beat: Option<Beat<'a>>,
+    /// Appended to the program of the first interface where it would redirect a frame. `R9` has the context.
+    pub(crate) before: Option<&'a dyn Fn(&mut Assembler)>,
+    /// Maximum time for which another socket or program may have an interface.
+    pub(crate) patience: Duration,
 }
 
 impl AfXdp {
-    /// Opens both interfaces; the flag of each says whether it receives. With a `beat`, the program redirects frames
-    /// only while that is fresh. Retries for up to `patience` if another socket or program has an interface.
+    /// Opens both interfaces.
     ///
     /// # Errors
     /// [`Unfit`]; nothing has changed then.
     pub(crate) fn open_pair(
-        interfaces: [(&Interface, bool); 2],
+        interfaces: [&Interface; 2],
         pool: &mut FramePool,
-        beat: Option<Beat<'_>>,
-        patience: Duration,
+        opening: &Opening<'_>,
     ) -> Result<[Self; 2], Unfit> {
-        let until = Instant::now() + patience;
-        let [(input, input_receives), (output, output_receives)] = interfaces;
-        let program = |interface: &Interface, receives: bool| match receives {
-            true => redirect(interface, beat, until).map(Some),
-            false => Ok(None),
+        let Opening { fit: Fit { queues, .. }, modes, beat, before, patience } = opening;
+        let until = Instant::now() + *patience;
+        let [input, output] = interfaces;
+        let program = |interface: &Interface, queues, before| match queues {
+            0 => Ok(None),
+            _ => redirect(interface, queues, *beat, before, until).map(Some),
         };
-        let programs = [program(input, input_receives)?, program(output, output_receives)?];
+        let programs = [program(input, queues[0], *before)?, program(output, queues[1], None)?];
         let open = |pool: &mut FramePool, mode| {
             let until = until.max(Instant::now() + FREED);
-            let first = patiently(until, || Socket::open(input.index, pool, None, mode), |error| &error.source)
-                .map_err(|error| (input, error))?;
+            let first =
+                patiently(until, || Queues::open(input.index, queues[0], pool, None, mode), |error| &error.source)
+                    .map_err(|error| (input, error))?;
+            let owner = Some(first.owner());
             let second =
-                patiently(until, || Socket::open(output.index, pool, Some(&first.0), mode), |error| &error.source)
+                patiently(until, || Queues::open(output.index, queues[1], pool, owner, mode), |error| &error.source)
                     .map_err(|error| (output, error))?;
             Ok([first, second])
         };
-        // If only the first driver supports zero-copy, both copy.
-        let sockets = open(pool, Mode::Best)
-            .or_else(|_| open(pool, Mode::Copy))
-            .map_err(|(interface, error)| explain(interface, &error))?;
-        let [first, second] = sockets;
+        let mut sockets = Err(Unfit(String::new()));
+        for &mode in *modes {
+            sockets = open(pool, mode).map_err(|(interface, error)| explain(interface, &error));
+            if sockets.is_ok() {
+                break;
+            }
+        }
+        let [first, second] = sockets?;
         let [input_program, output_program] = programs;
         let mut first = Self::with(input, first, input_program, pool)?;
         match Self::with(output, second, output_program, pool) {
@@ -146,7 +152,7 @@ impl AfXdp {
 
     fn with(
         interface: &Interface,
-        (socket, rings): (Socket, custody::Rings),
+        mut queues: Queues,
         redirection: Option<Redirection>,
         pool: &mut FramePool,
     ) -> Result<Self, Unfit> {
@@ -154,21 +160,19 @@ impl AfXdp {
         let watch = packet_socket::open().map_err(failed("opening a packet socket"))?;
         packet_socket::bind(&watch, interface.index, NEVER).map_err(failed("binding a packet socket"))?;
         packet_socket::make_promiscuous(&watch, interface.index).map_err(failed("making it promiscuous"))?;
-        let mut custody = Custody::new(rings, pool);
         if let Some(redirection) = &redirection {
-            custody.refill(pool);
-            if let Err(error) = redirection.sockets.set_socket(0, &socket.fd) {
-                drop(socket);
-                // SAFETY: the socket's only descriptor is closed.
-                unsafe { custody.release(pool) };
+            queues.refill(pool);
+            if let Err(error) = queues.enter(&redirection.sockets) {
+                queues.release(pool);
                 return Err(Unfit(format!("{}: {error}", interface.name)));
             }
         }
         Ok(Self {
             name: interface.name.clone(),
             mtu: interface.mtu as usize,
-            zero_copy: socket.zero_copy,
-            parts: Some(Parts { redirection, custody, socket, watch }),
+            slots: queues.slots(),
+            zero_copy: queues.is_zero_copy(),
+            parts: Some(Parts { redirection, queues, watch }),
             burst: BATCH,
             next_look: Nanos::ZERO,
             counters: BackendCounters::default(),
@@ -180,18 +184,20 @@ impl AfXdp {
         self.zero_copy
     }
 
+    /// Frames that a receive queue has room for; `None` if nothing is received.
+    pub(crate) fn ring_slots(&self) -> Option<usize> {
+        let receives = self.parts.as_ref().is_some_and(|parts| parts.redirection.is_some());
+        receives.then_some(self.slots as usize)
+    }
+
     /// Bytes of the kernel's memory for its rings.
     pub(crate) fn ring_bytes(&self) -> u32 {
-        RING_BYTES
+        self.parts.as_ref().map_or(0, |parts| parts.queues.ring_bytes())
     }
 
     /// Returns true if no received frame waits to be handed over.
     pub(crate) fn is_empty(&self) -> bool {
-        self.arrived() == 0
-    }
-
-    fn arrived(&self) -> u32 {
-        self.parts.as_ref().map_or(0, |parts| parts.custody.rings.reception.waiting())
+        !self.has_more()
     }
 
     fn gone(&self, source: io::Error) -> BackendError {
@@ -215,49 +221,6 @@ impl AfXdp {
     }
 }
 
-impl Parts {
-    /// Has the kernel send the `count` frames that were submitted last, in this thread's own calls.
-    fn drive(&self, count: usize) -> Took {
-        let mut taken = 0;
-        loop {
-            let outcome = self.socket.kick();
-            let left = self.custody.rings.transmission.pending() as usize;
-            let seen = count.saturating_sub(left);
-            let moved = seen > taken;
-            taken = taken.max(seen);
-            match outcome {
-                Ok(()) | Err(_) if taken == count && !is_drop(&outcome) => return Took::All,
-                // The kernel takes a limited number of frames in each call.
-                Ok(()) if moved => {}
-                Ok(()) => return Took::Some(taken),
-                Err(error) => match error.raw_os_error() {
-                    // The kernel shows its progress only if it has sent something before.
-                    Some(libc::EBUSY) => return Took::Dropped(if moved { taken } else { taken + 1 }.min(count)),
-                    Some(libc::EAGAIN) if moved => {}
-                    Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => return Took::Some(taken),
-                    _ => return Took::Failed(taken, error),
-                },
-            }
-        }
-    }
-
-    /// Takes back the submitted frames that the kernel has not taken, and empties the ring.
-    fn withdraw(&mut self, pool: &mut FramePool, frames: &[u32]) {
-        self.custody.withdraw(pool, frames);
-        // The kernel skips one entry in each call, and reports it in the next one.
-        for _ in 0..frames.len() + 2 {
-            if self.custody.rings.transmission.pending() == 0 {
-                break;
-            }
-            let _ = self.socket.kick();
-        }
-    }
-}
-
-fn is_drop(outcome: &io::Result<()>) -> bool {
-    outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
-}
-
 /// Calls `attempt` and retries it while the result is `EBUSY`, until the time `until`.
 fn patiently<T, E>(
     until: Instant,
@@ -275,10 +238,16 @@ fn patiently<T, E>(
 }
 
 /// Attaches the program to `interface`, with restoration of VLAN tags if needed.
-fn redirect(interface: &Interface, beat: Option<Beat<'_>>, until: Instant) -> Result<Redirection, Unfit> {
+fn redirect(
+    interface: &Interface,
+    queues: u32,
+    beat: Option<Beat<'_>>,
+    before: Option<&dyn Fn(&mut Assembler)>,
+    until: Instant,
+) -> Result<Redirection, Unfit> {
     let tags = fitness::takes_tags_out(interface);
     let name = &interface.name;
-    let attach = || Redirection::new(interface.index, beat, tags);
+    let attach = || Redirection::new((interface.index, queues), beat, tags, before);
     patiently(until, attach, |error: &BpfError| &error.source).map_err(|error| {
         let hint = match error.source.raw_os_error() {
             Some(libc::EPERM) => {
@@ -324,17 +293,14 @@ impl Backend for AfXdp {
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError> {
         self.look(now)?;
-        let Some(Parts { redirection: Some(_), custody, socket, .. }) = &mut self.parts else { return Ok(()) };
-        custody.take_in(pool, now, max.min(BATCH), out, &mut self.counters);
-        custody.refill(pool);
-        if custody.rings.fill.wants_waking() {
-            socket.wake_reception();
-        }
+        let Some(Parts { redirection: Some(_), queues, .. }) = &mut self.parts else { return Ok(()) };
+        queues.take_in(pool, now, max.min(BATCH), out, &mut self.counters);
+        queues.refill(pool);
         Ok(())
     }
 
     fn has_more(&self) -> bool {
-        self.arrived() > 0
+        self.parts.as_ref().is_some_and(|parts| parts.queues.fullest() > 0)
     }
 
     fn segments(&self, number: u8) -> &Segments {
@@ -347,14 +313,14 @@ impl Backend for AfXdp {
 
     fn is_flooded(&self) -> bool {
         // A quarter lasts some milliseconds at the rate at which this machine fetches, so that there is time to act.
-        self.arrived() > RECEIVING / 4
+        self.parts.as_ref().is_some_and(|parts| parts.queues.fullest() > self.slots / 4)
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
         let fit = frames.iter().position(|&frame| !interface::carries(self.mtu, pool.packet(frame)));
         let Some(parts) = &mut self.parts else { return Err(self.gone(io::Error::from_raw_os_error(libc::ENODEV))) };
-        let (counters, burst) = (&mut self.counters, &mut self.burst);
-        parts.custody.complete(pool);
+        let (counters, burst, queue) = (&mut self.counters, &mut self.burst, parts.queues.sender());
+        queue.custody.complete(pool);
         let mut accepted = 0;
         let last = fit.unwrap_or(frames.len());
         let rest = loop {
@@ -365,15 +331,15 @@ impl Backend for AfXdp {
                 };
             }
             let batch = &frames[accepted..last.min(accepted + *burst)];
-            let count = parts.custody.submit(pool, batch, counters);
+            let count = queue.custody.submit(pool, batch, counters);
             if count == 0 {
                 break Rest::Busy;
             }
             let batch = &batch[..count];
             if self.zero_copy {
                 accepted += count;
-                if parts.custody.rings.transmission.wants_waking()
-                    && let Err(error) = parts.socket.kick()
+                if queue.custody.rings.transmission.wants_waking()
+                    && let Err(error) = queue.socket.kick()
                     && is_gone(&error)
                 {
                     // The next look finds it.
@@ -381,30 +347,30 @@ impl Backend for AfXdp {
                 }
                 continue;
             }
-            match parts.drive(count) {
+            match queue.drive(count) {
                 Took::All => {
                     accepted += count;
                     *burst = (*burst * 2).min(BATCH);
                 }
                 Took::Some(taken) => {
-                    parts.withdraw(pool, &batch[taken..]);
+                    queue.withdraw(pool, &batch[taken..]);
                     accepted += taken;
                     *burst = taken.max(1);
                     break Rest::Busy;
                 }
                 Took::Dropped(taken) => {
-                    parts.withdraw(pool, &batch[taken..]);
+                    queue.withdraw(pool, &batch[taken..]);
                     accepted += taken - 1;
                     *burst = 1;
                     // Its bytes are free once it has come back from the kernel.
-                    if parts.custody.complete_but(pool, batch[taken - 1]) {
+                    if queue.custody.complete_but(pool, batch[taken - 1]) {
                         break Rest::Unwilling(io::Error::from_raw_os_error(libc::ENOBUFS));
                     }
                     accepted += 1;
                     break Rest::Busy;
                 }
                 Took::Failed(taken, error) => {
-                    parts.withdraw(pool, &batch[taken..]);
+                    queue.withdraw(pool, &batch[taken..]);
                     accepted += taken;
                     *burst = 1;
                     match is_gone(&error) {
@@ -421,7 +387,7 @@ impl Backend for AfXdp {
 
     fn reclaim(&mut self, pool: &mut FramePool) {
         if let Some(parts) = &mut self.parts {
-            parts.custody.complete(pool);
+            parts.queues.sender().custody.complete(pool);
         }
     }
 
@@ -431,33 +397,30 @@ impl Backend for AfXdp {
     }
 
     fn owned(&self) -> usize {
-        self.parts.as_ref().map_or(0, |parts| parts.custody.sending())
+        self.parts.as_ref().map_or(0, |parts| parts.queues.sending())
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         let parts = self.parts.as_ref()?;
-        parts.redirection.as_ref().map(|_| parts.socket.fd.as_fd())
+        parts.redirection.as_ref().map(|_| parts.queues.readable())
     }
 
     fn held(&self) -> usize {
-        self.parts.as_ref().map_or(0, |parts| parts.custody.receiving())
+        self.parts.as_ref().map_or(0, |parts| parts.queues.receiving())
     }
 
     fn release(&mut self, pool: &mut FramePool) {
         self.counters = self.counters();
-        if let Some(Parts { redirection, custody, socket, watch }) = self.parts.take() {
-            // The kernel uses the frames until the socket is closed and the rings are unmapped.
-            drop((redirection, socket, watch));
-            // SAFETY: the only descriptor was just closed.
-            unsafe { custody.release(pool) };
+        if let Some(Parts { redirection, queues, watch }) = self.parts.take() {
+            drop((redirection, watch));
+            queues.release(pool);
         }
     }
 
     fn counters(&mut self) -> BackendCounters {
         let mut counters = self.counters;
         if let Some(parts) = &self.parts {
-            let told = parts.socket.statistics();
-            counters.kernel_dropped += told.dropped + told.ring_full;
+            counters.kernel_dropped += parts.queues.dropped();
         }
         counters
     }

@@ -53,7 +53,12 @@ pub fn address(message: &mut [u8], kind: u16, flags: libc::c_int) {
 
 /// Sends one rtnetlink request and waits for the answer.
 pub fn request(message: &[u8]) -> io::Result<Vec<u8>> {
-    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    request_of(libc::NETLINK_ROUTE, message)
+}
+
+/// As [`request`], with another netlink protocol.
+pub(crate) fn request_of(protocol: libc::c_int, message: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
     send(&socket, message)?;
     receive(&socket)
 }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use fairlink_core::Nanos;
 
 use crate::io::af_packet::AfPacket;
-use crate::io::af_xdp::{self, AfXdp};
+use crate::io::af_xdp::{AfXdp, Fit};
 use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent};
 use crate::io::frame_pool::FramePool;
 use crate::wire::segments::Segments;
@@ -33,14 +33,27 @@ impl BackendKind {
             Self::AfXdp => "af_xdp",
         }
     }
+}
 
-    /// Maximum number of pool frames that two interfaces own, besides those in transit.
-    #[must_use]
-    pub(crate) const fn reserve(self) -> u32 {
-        match self {
-            Self::AfPacket => 2 * AfPacket::MOST_OWNED,
-            Self::AfXdp => af_xdp::RESERVE,
-        }
+/// Needs of two interfaces of the packet pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footprint {
+    pub(crate) backend: BackendKind,
+    /// Size of a frame.
+    pub(crate) frame_bytes: u32,
+    /// Maximum number of frames that the interfaces own, besides those in transit.
+    pub(crate) owned: u32,
+}
+
+impl Footprint {
+    /// With packet sockets, for frames of this size.
+    pub(crate) fn of_packet_sockets(frame_bytes: u32) -> Self {
+        Self { backend: BackendKind::AfPacket, frame_bytes, owned: 2 * AfPacket::MOST_OWNED }
+    }
+
+    /// With AF_XDP sockets.
+    pub(crate) fn of_af_xdp(fit: &Fit) -> Self {
+        Self { backend: BackendKind::AfXdp, frame_bytes: fit.frame_bytes, owned: fit.owned() }
     }
 }
 
@@ -88,11 +101,11 @@ impl RealPort {
         }
     }
 
-    /// Frames that its receive ring has room for; `None` without one.
+    /// Frames that a receive ring has room for; `None` without one.
     pub(crate) fn ring_slots(&self) -> Option<usize> {
         match self {
             Self::Packet(port) => port.ring_slots(),
-            Self::Xdp(_) => None,
+            Self::Xdp(port) => port.ring_slots(),
         }
     }
 
@@ -125,7 +138,7 @@ impl RealPort {
 }
 
 impl Backend for RealPort {
-    /// The pool has [`BackendKind::reserve`] for them.
+    /// The pool has [`Footprint::owned`] for them.
     const MOST_OWNED: u32 = 0;
 
     #[inline]

@@ -20,6 +20,20 @@ pub fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> 
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Returns a descriptor that is readable while one of `sockets` is.
+pub(crate) fn any_readable<'a>(sockets: impl Iterator<Item = &'a OwnedFd>) -> io::Result<OwnedFd> {
+    // SAFETY: `epoll_create1` takes no pointers.
+    let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: `fd` was just returned by the kernel and has no other owner.
+    let any = unsafe { OwnedFd::from_raw_fd(fd) };
+    for socket in sockets {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: `event` is readable during the call, and both descriptors are open.
+        check(unsafe { libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, socket.as_raw_fd(), &raw mut event) })?;
+    }
+    Ok(any)
+}
+
 /// Creates a file that exists in memory only, until it is closed. `name` is shown in /proc.
 pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
     // SAFETY: the name ends with a zero.

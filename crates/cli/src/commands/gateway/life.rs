@@ -165,7 +165,8 @@ pub(super) fn backends(gateway: &Gateway) -> String {
         };
         format!("{name} by {backend}{how}")
     });
-    format!("backends: {}", told.collect::<Vec<_>>().join(", "))
+    let why = gateway.backend_reason().map_or(String::new(), |why| format!(" (auto: {why})"));
+    format!("backends: {}{why}", told.collect::<Vec<_>>().join(", "))
 }
 
 /// Describes the configuration of a gateway.

@@ -6,46 +6,60 @@ use super::table::{
     CLASS, ETHERNET, FRAGMENT, ICMP6, IP, KEY, SET, TAG, V4_BYTES, V4_MASKS, V6_BYTES, V6_MASK, VLAN, WAYS,
 };
 use super::{
-    ADDED, ANY, BYTES, CALM, CLASSES, DROPPED, FREELY, HEAD, LENGTHS, Maps, PACKETS, ROOM, SINCE, WAITING, WORDS,
+    ADDED, ADMITTED, ANY, BYTES, CALM, CLASSES, DROPPED, FETCHED, FREELY, HEAD, LENGTHS, MARK, Maps, PACKETS, ROOM,
+    SINCE, WORDS,
 };
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
 use fairlink_config::matching::{TCP, UDP};
 
 // Members of `struct __sk_buff`.
 const LENGTH: i16 = 0;
+const FRAME_MARK: i16 = 8;
 const TAGGED: i16 = 20;
 const TAG_CONTROL: i16 = 24;
 const TAG_PROTOCOL: i16 = 28;
 const INTERFACE: i16 = 40;
 const SEGMENTS: i16 = 164;
 
-/// Result of a filter for a whole frame.
+/// Results of a filter: the whole frame, or nothing of it.
 const ALL_OF_IT: i32 = -1;
+const NOTHING: i32 = 0;
+/// Verdict of a program in the driver: `XDP_DROP`.
+const DROP: i32 = 1;
 /// The key on the stack.
 const STACK: i16 = -(8 * KEY as i16);
+
+/// Place of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The filter of a packet socket. The kernel has taken the first VLAN tag out.
+    Socket,
+    /// XDP. Tags are in the frame, and there are no super-frames.
+    Driver,
+}
 
 /// Appends the program to others.
 #[derive(Debug)]
 pub(crate) struct Dropper<'a> {
     pub(super) maps: &'a Maps,
+    pub(super) place: Place,
     /// Index of the interface whose frames may be dropped; all if absent.
     pub(super) input: Option<i32>,
 }
 
 impl Dropper<'_> {
-    /// The whole program of a filter.
-    pub(super) fn alone(&self) -> Assembler {
-        let mut code = Assembler::new();
-        code.copy(R9, R1);
-        self.append(&mut code);
-        code
+    /// Appends the end of a filter that would accept the frame. `R9` has the context.
+    pub(crate) fn end_filter(&self, code: &mut Assembler) {
+        self.append(code);
+        code.set(R0, ALL_OF_IT).exit();
     }
 
-    /// Appends the end of a filter that would accept the frame. `R9` has the context.
+    /// Appends the program. It ends for frames that are dropped, and continues behind it for others. `R9` has the context.
     pub(crate) fn append(&self, code: &mut Assembler) {
         let Maps { flows, control, lengths, secret } = self.maps;
-        let (accept, admit, look, decide, hash) =
-            (code.label(), code.label(), code.label(), code.label(), code.label());
+        let in_driver = self.place == Place::Driver;
+        let (accept, admit, look, decide, hash, refuse) =
+            (code.label(), code.label(), code.label(), code.label(), code.label(), code.label());
         let (v4, v6) = (code.label(), code.label());
         let word_at = |word: usize| 8 * word as i16;
         let word = |bytes: [u8; 8]| u64::from_ne_bytes(bytes);
@@ -53,34 +67,65 @@ impl Dropper<'_> {
         if let Some(input) = self.input {
             code.load(Width::Four, R1, R9, INTERFACE).jump(When::NotEqual, R1, input, accept);
         }
+        // Loads the number of waiting frames into R2 and that up to which all may come into R3. The counter of fetched frames
+        // is read first; if it were newer than the other one, the difference may be negative.
+        let waiting = |code: &mut Assembler| {
+            code.load(Width::Eight, R3, R7, word_at(FETCHED)).load(Width::Eight, R2, R7, word_at(ADMITTED));
+            code.subtract(R2, R3).load(Width::Eight, R3, R7, word_at(FREELY));
+        };
         code.map_value(R7, control.fd.as_fd());
+        if !in_driver {
+            let any_mark = code.label();
+            code.load(Width::Eight, R1, R7, word_at(MARK)).jump(When::Equal, R1, 0, any_mark);
+            code.load(Width::Four, R2, R9, FRAME_MARK).jump_registers(When::NotEqual, R1, R2, refuse).here(any_mark);
+        }
         code.load(Width::Eight, R1, R7, word_at(ANY)).jump(When::NotEqual, R1, 0, look);
-        code.load(Width::Eight, R2, R7, word_at(WAITING)).load(Width::Eight, R3, R7, word_at(FREELY));
-        code.jump_registers(When::Greater, R2, R3, look).go(admit);
-        // Super-frames cost little before they are split.
+        waiting(code);
+        code.jump_registers(When::GreaterSigned, R2, R3, look).go(admit);
         code.here(look);
-        code.load(Width::Four, R1, R9, SEGMENTS).jump(When::Greater, R1, 1, admit);
+        if !in_driver {
+            // Super-frames cost little before they are split.
+            code.load(Width::Four, R1, R9, SEGMENTS).jump(When::Greater, R1, 1, admit);
+        }
 
-        // The key. R8 is the offset of the class among the classes: at first that of unknown flows.
+        // The key. R8 is the offset of the class among the classes: at first that of unknown flows. R6 is the offset of IP.
         for word in 0..KEY {
             code.store_number(Width::Eight, R10, at(8 * word), 0);
         }
         code.set(R8, 0);
-        let read = |code: &mut Assembler, offset: usize, to: usize, bytes: usize| {
-            code.copy(R1, R9).set(R2, offset as i32).copy(R3, R10).add(R3, at(to).into()).set(R4, bytes as i32);
-            code.call(Function::LoadBytes).jump(When::NotEqual, R0, 0, decide);
+        let read = |code: &mut Assembler, to: usize, bytes: usize| {
+            code.copy(R1, R9).copy(R2, R6).copy(R3, R10).add(R3, at(to).into()).set(R4, bytes as i32);
+            let function = if in_driver { Function::LoadFrameBytes } else { Function::LoadBytes };
+            code.call(function).jump(When::NotEqual, R0, 0, decide);
         };
         let mask = |code: &mut Assembler, place: usize, mask: [u8; 8]| {
             code.load(Width::Eight, R1, R10, at(place)).set_wide(R2, word(mask)).and(R1, R2);
             code.store(Width::Eight, R10, at(place), R1);
         };
         let kind = |bytes: [u8; 2]| i32::from(u16::from_ne_bytes(bytes));
-        read(code, 0, 0, ETHERNET);
-        code.load(Width::Two, R1, R10, at(12));
+        code.set(R6, 0);
+        read(code, 0, ETHERNET);
+        code.set(R6, ETHERNET as i32).load(Width::Two, R1, R10, at(12));
+        if in_driver {
+            let (tagged, untagged) = (code.label(), code.label());
+            code.jump(When::Equal, R1, kind([0x81, 0x00]), tagged).jump(
+                When::NotEqual,
+                R1,
+                kind([0x88, 0xa8]),
+                untagged,
+            );
+            code.here(tagged);
+            // The tag's value and the type behind it, in the place of the tag.
+            read(code, VLAN, 4);
+            code.load(Width::Two, R1, R10, at(VLAN)).big_endian16(R1);
+            code.load(Width::Two, R2, R10, at(12)).shift_left(R2, 16).or(R2, R1);
+            code.load(Width::Two, R1, R10, at(VLAN + 2)).store(Width::Two, R10, at(12), R1);
+            code.store(Width::Four, R10, at(VLAN), R2).add(R6, 4).here(untagged);
+        }
         code.jump(When::Equal, R1, kind([0x08, 0x00]), v4).jump(When::Equal, R1, kind([0x86, 0xdd]), v6).go(decide);
 
         code.here(v4);
-        read(code, ETHERNET, IP, V4_BYTES);
+        read(code, IP, V4_BYTES);
         code.load(Width::One, R1, R10, at(IP)).jump(When::NotEqual, R1, 0x45, decide);
         code.load(Width::Two, R1, R10, at(IP + 6)).and_number(R1, kind(FRAGMENT)).jump(When::NotEqual, R1, 0, decide);
         mask(code, IP, V4_MASKS[0]);
@@ -90,7 +135,7 @@ impl Dropper<'_> {
         code.store_number(Width::Four, R10, at(IP + 20), 0).go(hash);
 
         code.here(v6);
-        read(code, ETHERNET, IP, V6_BYTES);
+        read(code, IP, V6_BYTES);
         mask(code, IP, V6_MASK);
         code.load(Width::One, R1, R10, at(IP + 6));
         code.jump(When::Equal, R1, TCP.into(), hash).jump(When::Equal, R1, UDP.into(), hash);
@@ -98,11 +143,14 @@ impl Dropper<'_> {
         code.store_number(Width::Four, R10, at(IP + 40), 0);
 
         code.here(hash);
-        let (untagged, found) = (code.label(), code.label());
-        code.load(Width::Four, R1, R9, TAGGED).jump(When::Equal, R1, 0, untagged);
-        code.load(Width::Four, R1, R9, TAG_CONTROL).load(Width::Four, R2, R9, TAG_PROTOCOL);
-        code.shift_left(R2, 16).or(R1, R2).store(Width::Four, R10, at(VLAN), R1);
-        code.here(untagged);
+        let found = code.label();
+        if !in_driver {
+            let untagged = code.label();
+            code.load(Width::Four, R1, R9, TAGGED).jump(When::Equal, R1, 0, untagged);
+            code.load(Width::Four, R1, R9, TAG_CONTROL).load(Width::Four, R2, R9, TAG_PROTOCOL);
+            code.shift_left(R2, 16).or(R1, R2).store(Width::Four, R10, at(VLAN), R1);
+            code.here(untagged);
+        }
         for pair in 0..KEY / 2 {
             for (register, place) in [(R1, 2 * pair), (R3, 2 * pair + 1)] {
                 code.load(Width::Eight, register, R10, at(8 * place));
@@ -124,12 +172,11 @@ impl Dropper<'_> {
         code.shift_left(R1, (8 * WORDS).ilog2() as i32).copy(R8, R1);
 
         code.here(decide);
-        let (drop, known, room) = (code.label(), code.label(), code.label());
-        let (without_tag, short) = (code.label(), code.label());
+        let (drop, known, room, long) = (code.label(), code.label(), code.label(), code.label());
         code.copy(R1, R7).add_register(R1, R8).add(R1, 8 * HEAD as i32).copy(R8, R1);
         code.load(Width::Eight, R1, R8, word_at(DROPPED)).jump(When::NotEqual, R1, 0, drop);
-        code.load(Width::Eight, R2, R7, word_at(WAITING)).load(Width::Eight, R3, R7, word_at(FREELY));
-        code.jump_registers(When::Greater, R2, R3, room).go(admit);
+        waiting(code);
+        code.jump_registers(When::GreaterSigned, R2, R3, room).go(admit);
         code.here(room);
         code.load(Width::Eight, R1, R7, word_at(CALM)).load(Width::Eight, R3, R8, word_at(SINCE));
         code.jump_registers(When::Equal, R1, R3, known);
@@ -139,21 +186,27 @@ impl Dropper<'_> {
         // It has less than the room that is left.
         code.add_register(R3, R2);
         let adds = code.label();
-        code.jump_registers(When::Greater, R1, R3, adds).go(drop);
+        code.jump_registers(When::GreaterSigned, R1, R3, adds).go(drop);
         code.here(adds);
-        code.set(R1, 1).add_atomically(R8, word_at(ADDED), R1);
-        code.here(admit);
-        code.set(R1, 1).add_atomically(R7, word_at(WAITING), R1);
-        code.here(accept).set(R0, ALL_OF_IT).exit();
+        code.set(R1, 1).add_atomically(R8, word_at(ADDED), R1).go(admit);
 
         code.here(drop);
-        code.load(Width::Four, R2, R9, LENGTH).load(Width::Four, R3, R9, TAGGED);
-        code.jump(When::Equal, R3, 0, without_tag).add(R2, 4).here(without_tag);
-        code.jump(When::Greater, R2, LENGTHS as i32 - 1, short);
+        if in_driver {
+            code.copy(R1, R9).call(Function::FrameLength).copy(R2, R0);
+        } else {
+            let without_tag = code.label();
+            code.load(Width::Four, R2, R9, LENGTH).load(Width::Four, R3, R9, TAGGED);
+            code.jump(When::Equal, R3, 0, without_tag).add(R2, 4).here(without_tag);
+        }
+        code.jump(When::Greater, R2, LENGTHS as i32 - 1, long);
         code.shift_left(R2, 2).map_value(R0, lengths.fd.as_fd()).add_register(R0, R2);
         code.load(Width::Four, R2, R0, 0).add_atomically(R8, word_at(BYTES), R2);
-        code.here(short);
+        code.here(long);
         code.set(R1, 1).add_atomically(R8, word_at(PACKETS), R1);
-        code.set(R0, 0).exit();
+        code.here(refuse).set(R0, if in_driver { DROP } else { NOTHING }).exit();
+
+        code.here(admit);
+        code.set(R1, 1).add_atomically(R7, word_at(ADMITTED), R1);
+        code.here(accept);
     }
 }

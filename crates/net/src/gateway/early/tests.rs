@@ -8,9 +8,18 @@ use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
 
+/// The program in one of its places.
+struct Kernel {
+    early: Early,
+    driver: Option<Program>,
+}
+
 /// The kernel runs a socket's filter on the bytes behind an Ethernet header: another frame comes first.
-fn is_dropped(early: &Early, frame: &[u8]) -> bool {
-    run(early.filter(), &[&[0; 14], frame].concat()).unwrap() == 0
+fn is_dropped(kernel: &Kernel, frame: &[u8]) -> bool {
+    match &kernel.driver {
+        Some(driver) => run(driver, frame).unwrap() != PASS as u32,
+        None => run(kernel.early.filter(), &[&[0; 14], frame].concat()).unwrap() == 0,
+    }
 }
 
 fn v4(protocol: u8, host: u32, port: u16) -> Vec<u8> {
@@ -51,96 +60,113 @@ fn counters() -> EdgeCounters {
     EdgeCounters::new(DelayTable::new(&tree.build().unwrap()))
 }
 
-fn loaded() -> Option<(Early, EarlyDrops)> {
+fn kernel(place: Place) -> Option<Kernel> {
     let early = allowed(Early::load())?;
-    let drops = early.drops(4, &Overhead::fixed(24), 1 << 20).unwrap();
-    Some((early, drops))
+    let driver = match place {
+        Place::Socket => None,
+        Place::Driver => Some(allowed(early.try_in_driver())?),
+    };
+    Some(Kernel { early, driver })
 }
+
+fn loaded(place: Place) -> Option<(Kernel, EarlyDrops)> {
+    let kernel = kernel(place)?;
+    let drops = kernel.early.drops(4, &Overhead::fixed(24), 1 << 20).unwrap();
+    Some((kernel, drops))
+}
+
+const PLACES: [Place; 2] = [Place::Socket, Place::Driver];
 
 #[test]
 fn the_kernel_drops_flows_of_flagged_classes_and_no_others_and_counts_accounted_bytes() {
-    let Some((early, mut drops)) = loaded() else { return };
-    let now = Nanos(5 * SECOND);
-    let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(1, 2, 0)];
-    for (class, frame) in (1..).zip(&frames) {
-        assert!(!drops.saw(now, frame, ClassId(class)));
-        assert!(drops.saw(now, frame, ClassId(class)), "the second of its flow");
+    for place in PLACES {
+        let Some((early, mut drops)) = loaded(place) else { return };
+        let now = Nanos(5 * SECOND);
+        let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(1, 2, 0)];
+        for (class, frame) in (1..).zip(&frames) {
+            assert!(!drops.saw(now, frame, ClassId(class)));
+            assert!(drops.saw(now, frame, ClassId(class)), "the second of its flow");
+        }
+        assert!(frames.iter().all(|frame| !is_dropped(&early, frame)));
+        drops.drop_class(ClassId(2));
+        assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [false, true, false]);
+        drops.drop_class(ClassId(1));
+        assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, true, false]);
+        // What is not the same in all packets of a flow does not matter.
+        let mut other = frames[0].clone();
+        for at in [17, 18, 19, 22, 24, 25, 50] {
+            other[at] ^= 0x55;
+        }
+        other[15] ^= 3;
+        assert!(is_dropped(&early, &other), "the same flow, with another length, identification, hop limit and ECN");
+        other[15] ^= 4;
+        assert!(!is_dropped(&early, &other), "another code point");
+        // Nothing queued: the flags end.
+        let (queues, mut counters) = (queues(100), counters());
+        drops.relax(now, &queues);
+        drops.count_all(&mut counters);
+        assert!(!drops.is_dropping() && frames.iter().all(|frame| !is_dropped(&early, frame)));
+        let dropped = [1, 2, 3].map(|class| counters.edges(ClassId(class)).dropped_before);
+        let amount = |packets, bytes| Amount { packets, bytes };
+        assert_eq!(dropped, [amount(2, 2 * 84), amount(2, 2 * 104), Amount::ZERO]);
     }
-    assert!(frames.iter().all(|frame| !is_dropped(&early, frame)));
-    drops.drop_class(ClassId(2));
-    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [false, true, false]);
-    drops.drop_class(ClassId(1));
-    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, true, false]);
-    // What is not the same in all packets of a flow does not matter.
-    let mut other = frames[0].clone();
-    for at in [17, 18, 19, 22, 24, 25, 50] {
-        other[at] ^= 0x55;
-    }
-    other[15] ^= 3;
-    assert!(is_dropped(&early, &other), "the same flow, with another length, identification, hop limit and ECN");
-    other[15] ^= 4;
-    assert!(!is_dropped(&early, &other), "another code point");
-    // Nothing queued: the flags end.
-    let (queues, mut counters) = (queues(100), counters());
-    drops.relax(now, &queues);
-    drops.count_all(&mut counters);
-    assert!(!drops.is_dropping() && frames.iter().all(|frame| !is_dropped(&early, frame)));
-    let dropped = [1, 2, 3].map(|class| counters.edges(ClassId(class)).dropped_before);
-    let amount = |packets, bytes| Amount { packets, bytes };
-    assert_eq!(dropped, [amount(2, 2 * 84), amount(2, 2 * 104), Amount::ZERO]);
 }
 
 #[test]
 fn unknown_flows_are_dropped_in_slices_and_known_ones_pass() {
-    let Some((early, mut drops)) = loaded() else { return };
-    let (queues, mut counters) = (queues(100), counters());
-    let (known, unknown) = (v4(17, 1, 5001), v4(17, 2, 5001));
-    drops.saw(Nanos(0), &known, ClassId(1));
-    drops.drop_unknown(Nanos(0));
-    let odd = vec![5; 60];
-    assert_eq!([&known, &unknown, &odd].map(|frame| is_dropped(&early, frame)), [false, true, true]);
-    drops.relax(Nanos(1_000_000), &queues);
-    assert!(is_dropped(&early, &unknown), "too early");
-    drops.relax(SLICE, &queues);
-    assert!(!is_dropped(&early, &unknown) && !drops.is_dropping());
-    drops.count_all(&mut counters);
-    assert_eq!(drops.unknown().packets, 3);
-    assert_eq!(counters.edges(ClassId(1)).dropped_before, Amount::ZERO);
+    for place in PLACES {
+        let Some((early, mut drops)) = loaded(place) else { return };
+        let (queues, mut counters) = (queues(100), counters());
+        let (known, unknown) = (v4(17, 1, 5001), v4(17, 2, 5001));
+        drops.saw(Nanos(0), &known, ClassId(1));
+        drops.drop_unknown(Nanos(0));
+        let odd = vec![5; 60];
+        assert_eq!([&known, &unknown, &odd].map(|frame| is_dropped(&early, frame)), [false, true, true]);
+        drops.relax(Nanos(1_000_000), &queues);
+        assert!(is_dropped(&early, &unknown), "too early");
+        drops.relax(SLICE, &queues);
+        assert!(!is_dropped(&early, &unknown) && !drops.is_dropping());
+        drops.count_all(&mut counters);
+        assert_eq!(drops.unknown().packets, 3);
+        assert_eq!(counters.edges(ClassId(1)).dropped_before, Amount::ZERO);
+    }
 }
 
 #[test]
 fn a_flood_leaves_room_for_other_classes_while_the_data_thread_is_stopped() {
-    let Some(early) = allowed(Early::load()) else { return };
-    let mut drops = early.drops(4, &Overhead::NONE, 400).unwrap();
-    let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(17, 9, 9)];
-    for class in [1, 2] {
-        drops.saw(Nanos(0), &frames[class - 1], ClassId(class as u32));
+    for place in PLACES {
+        let Some(early) = kernel(place) else { return };
+        let mut drops = early.early.drops(4, &Overhead::NONE, 400).unwrap();
+        let frames = [v4(17, 1, 5001), v6(6, 1, 5002), v4(17, 9, 9)];
+        for class in [1, 2] {
+            drops.saw(Nanos(0), &frames[class - 1], ClassId(class as u32));
+        }
+        let admitted = |frame: &[u8]| (0..1000).filter(|_| !is_dropped(&early, frame)).count();
+        // One more than half; then as many as there is room for at that time: a < 400 - 201 - a.
+        assert_eq!(admitted(&frames[0]), 201 + 100);
+        // 99 are left: b < 99 - b; and of 49 for unknown flows.
+        assert_eq!([1, 2].map(|at| admitted(&frames[at])), [50, 25]);
+        // A fetched batch makes room for all, for the class that floods as soon as it has less than the rest.
+        drops.fetched(64, None);
+        assert_eq!(admitted(&frames[2]), 32);
+        assert_eq!(admitted(&frames[0]), 0);
+        // Less than half waits: they begin anew.
+        drops.fetched(300, None);
+        assert!(admitted(&frames[0]) > 200);
+        drops.fetched(1, Some(drops.admitted()));
+        assert_eq!(admitted(&frames[0]), 201 + 100);
+        // More was fetched than the program has seen, as at the start.
+        drops.fetched(1000, None);
+        assert_eq!(admitted(&frames[1]), 201 + 100);
+        let mut counters = counters();
+        drops.count_all(&mut counters);
+        assert!(counters.edges(ClassId(1)).dropped_before.packets > 2000 && drops.unknown().packets > 900);
     }
-    let admitted = |frame: &[u8]| (0..1000).filter(|_| !is_dropped(&early, frame)).count();
-    // One more than half; then as many as there is room for at that time: a < 400 - 201 - a.
-    assert_eq!(admitted(&frames[0]), 201 + 100);
-    // 99 are left: b < 99 - b; and of 49 for unknown flows.
-    assert_eq!([1, 2].map(|at| admitted(&frames[at])), [50, 25]);
-    // A fetched batch makes room for all, for the class that floods as soon as it has less than the rest.
-    drops.fetched(64, false);
-    assert_eq!(admitted(&frames[2]), 32);
-    assert_eq!(admitted(&frames[0]), 0);
-    // Less than half waits: they begin anew.
-    drops.fetched(300, false);
-    assert!(admitted(&frames[0]) > 200);
-    drops.fetched(1, true);
-    assert_eq!(admitted(&frames[0]), 201 + 100);
-    // More was fetched than the program has seen, as at the start.
-    drops.fetched(1000, false);
-    assert_eq!(admitted(&frames[1]), 201 + 100);
-    let mut counters = counters();
-    drops.count_all(&mut counters);
-    assert!(counters.edges(ClassId(1)).dropped_before.packets > 2000 && drops.unknown().packets > 900);
 }
 
 #[test]
 fn a_class_is_dropped_until_its_queue_is_half_as_long() {
-    let Some((_early, mut drops)) = loaded() else { return };
+    let Some((_early, mut drops)) = loaded(Place::Socket) else { return };
     let mut queues = queues(100);
     queues.entered(ClassId(1), 50);
     assert!(queues.is_long(ClassId(1)));
@@ -156,7 +182,7 @@ fn a_class_is_dropped_until_its_queue_is_half_as_long() {
 
 #[test]
 fn flows_of_single_packets_evict_no_known_flow_and_silent_flows_give_way() {
-    let Some((_early, mut drops)) = loaded() else { return };
+    let Some((_early, mut drops)) = loaded(Place::Socket) else { return };
     let known: Vec<_> = (0..1000).map(|n| v4(6, 0x0a00_0000 + n, 80)).collect();
     for _ in 0..2 {
         for frame in &known {
@@ -182,29 +208,32 @@ fn flows_of_single_packets_evict_no_known_flow_and_silent_flows_give_way() {
 
 #[test]
 fn after_a_change_flows_belong_to_the_successors_of_their_classes() {
-    let Some((early, mut drops)) = loaded() else { return };
-    let frames = [v4(17, 1, 5001), v4(17, 1, 5002), v4(17, 1, 5003)];
-    for (class, frame) in (1..).zip(&frames) {
-        drops.saw(Nanos(0), frame, ClassId(class));
-        drops.drop_class(ClassId(class));
+    for place in PLACES {
+        let Some((early, mut drops)) = loaded(place) else { return };
+        let frames = [v4(17, 1, 5001), v4(17, 1, 5002), v4(17, 1, 5003)];
+        for (class, frame) in (1..).zip(&frames) {
+            drops.saw(Nanos(0), frame, ClassId(class));
+            drops.drop_class(ClassId(class));
+        }
+        assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true; 3]);
+        let mut counters = counters();
+        drops.count_all(&mut counters);
+        let map = [Some(ClassId(0)), Some(ClassId(2)), None, Some(ClassId(1))];
+        drops.exchange(&map, &Overhead::NONE, &mut EarlyDrops::room(3));
+        assert!(frames.iter().all(|frame| !is_dropped(&early, frame)), "its flags end");
+        drops.drop_class(ClassId(2));
+        assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, false, false]);
+        drops.count_all(&mut counters);
+        let of = |class| counters.edges(ClassId(class)).dropped_before;
+        assert_eq!([of(1), of(2), of(3)].map(|amount| amount.packets), [1, 2, 1]);
+        assert_eq!(of(2).bytes, 84 + 60, "without the overhead after the change");
     }
-    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true; 3]);
-    let mut counters = counters();
-    drops.count_all(&mut counters);
-    let map = [Some(ClassId(0)), Some(ClassId(2)), None, Some(ClassId(1))];
-    drops.exchange(&map, &Overhead::NONE, &mut EarlyDrops::room(3));
-    assert!(frames.iter().all(|frame| !is_dropped(&early, frame)), "its flags end");
-    drops.drop_class(ClassId(2));
-    assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, false, false]);
-    drops.count_all(&mut counters);
-    let of = |class| counters.edges(ClassId(class)).dropped_before;
-    assert_eq!([of(1), of(2), of(3)].map(|amount| amount.packets), [1, 2, 1]);
-    assert_eq!(of(2).bytes, 84 + 60, "without the overhead after the change");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// For any frame: the kernel finds the flow where this process has put it, or both say that it has none.
+    /// For any frame: the kernel finds the flow where this process has put it, or both say that it has none. In a driver the
+    /// frame may have a VLAN tag.
     #[test]
     fn the_kernel_and_this_process_agree_on_every_flow(
         kind in 0..4u8,
@@ -213,8 +242,11 @@ proptest! {
         port in any::<u16>(),
         changes in proptest::collection::vec((0usize..80, any::<u8>()), 0..6),
         length in 14usize..90,
+        in_driver in any::<bool>(),
+        tag in proptest::option::of((any::<bool>(), any::<[u8; 2]>())),
     ) {
-        let Some((early, mut drops)) = loaded() else { return Ok(()) };
+        let place = if in_driver { Place::Driver } else { Place::Socket };
+        let Some((early, mut drops)) = loaded(place) else { return Ok(()) };
         let mut frame = match kind {
             0 | 1 => v4(protocol, host, port),
             2 => v6(protocol, host, port),
@@ -225,13 +257,29 @@ proptest! {
                 *place = byte;
             }
         }
+        if let (true, Some((service, [high, low]))) = (in_driver, tag) {
+            let kind = if service { [0x88, 0xa8] } else { [0x81, 0x00] };
+            frame.splice(12..12, [kind[0], kind[1], high, low]);
+        }
         frame.truncate(length);
-        // The kernel has taken a tag out of such a frame; here it would find one.
-        prop_assume!(!matches!(frame[12..14], [0x81, 0x00] | [0x88, 0xa8]));
+        // The kernel has taken a tag out of the frame that a socket receives; here it would find one.
+        prop_assume!(in_driver || !matches!(frame[12..14], [0x81, 0x00] | [0x88, 0xa8]));
         drops.saw(Nanos(0), &frame, ClassId(1));
         drops.drop_class(ClassId(1));
         prop_assert_eq!(is_dropped(&early, &frame), table::key(&frame).is_some());
         drops.drop_unknown(Nanos(0));
         prop_assert!(is_dropped(&early, &frame), "it is of the class, or unknown");
     }
+}
+
+#[test]
+fn a_filter_for_marked_frames_accepts_no_others() {
+    let Some((kernel, _)) = loaded(Place::Socket) else { return };
+    let frame = v4(17, 1, 5001);
+    // The kernel runs a program by hand with the mark zero.
+    assert!(!is_dropped(&kernel, &frame));
+    kernel.early.take_only(7).unwrap();
+    assert!(is_dropped(&kernel, &frame));
+    kernel.early.take_only(0).unwrap();
+    assert!(!is_dropped(&kernel, &frame));
 }

@@ -123,7 +123,7 @@ fn tap(beat: &Map, notes: &Map, early: Option<&Dropper<'_>>) -> Assembler {
     code.jump(When::Equal, R0, 0, nothing);
     code.store(Width::Eight, R0, 0, R6);
     if let Some(early) = early {
-        early.append(&mut code);
+        early.end_filter(&mut code);
     } else {
         code.set(R0, ALL_OF_IT).exit();
     }

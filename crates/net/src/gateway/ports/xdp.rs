@@ -6,9 +6,11 @@ use std::time::Duration;
 use super::{Held, Ports, directions, turn_off};
 use crate::gateway::claim;
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
+use crate::gateway::early::Early;
 use crate::gateway::fail_open::{FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::io::af_xdp::AfXdp;
+use crate::io::af_xdp::{AfXdp, Fit, Mode, Opening};
+use crate::io::bpf::assembler::Assembler;
 use crate::io::frame_pool::FramePool;
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
@@ -22,7 +24,7 @@ pub(in crate::gateway) enum WhyNot {
 }
 
 impl Ports {
-    /// As [`Ports::open`], with AF_XDP sockets whose frames lie in `pool`. An interface has one program and one socket,
+    /// As [`Ports::open`], with AF_XDP sockets of one of `modes` whose frames lie in `pool`. An interface has one program and one socket,
     /// so a running gateway has to leave first. Meanwhile the kernel's own path passes frames, if both fail open.
     ///
     /// # Errors
@@ -30,7 +32,9 @@ impl Ports {
     pub(in crate::gateway) fn open_xdp(
         config: &GatewayConfig,
         [input, output]: [&Interface; 2],
+        (fit, modes): (Fit, &'static [Mode]),
         pool: &mut FramePool,
+        early: Option<&Early>,
         notes: &mut Vec<String>,
     ) -> Result<Self, WhyNot> {
         let directions = directions(config, [input, output]);
@@ -49,10 +53,20 @@ impl Ports {
             FailOpen::Auto | FailOpen::Require => Some(Hold::in_driver(&directions).map_err(WhyNot::Unfit)?),
         };
         let patience = if taken_over { claim::PATIENCE } else { Duration::ZERO };
-        let heart = hold.as_ref().and_then(Hold::heart);
+        let drops = early.map(|early| {
+            let dropper = early.in_driver();
+            move |code: &mut Assembler| dropper.append(code)
+        });
+        let opening = Opening {
+            fit,
+            modes,
+            beat: hold.as_ref().and_then(Hold::heart),
+            before: drops.as_ref().map(|drops| drops as &dyn Fn(&mut Assembler)),
+            patience,
+        };
         let mut opened = || -> Result<_, WhyNot> {
             let offloads = offloads(config.offloads, [input, output], notes).map_err(WhyNot::Refused)?;
-            let ports = AfXdp::open_pair([(input, true), (output, config.reverse)], pool, heart, patience);
+            let ports = AfXdp::open_pair([input, output], pool, &opening);
             Ok((ports.map_err(|error| WhyNot::Unfit(error.0))?, offloads))
         };
         match opened() {

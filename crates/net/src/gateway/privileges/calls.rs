@@ -58,6 +58,8 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_setsockopt,
     // Waiting and time.
     libc::SYS_ppoll,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
     libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep,
     libc::SYS_clock_gettime,

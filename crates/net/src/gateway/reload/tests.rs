@@ -243,7 +243,7 @@ impl World {
         let present = RunningConfig::new(
             &config,
             input,
-            BackendKind::AfPacket,
+            Footprint::of_packet_sockets(1600),
             &pool,
             Arc::new(generation),
             &labels,

@@ -19,8 +19,14 @@ use crate::io::frame_pool::{FrameInfo, FramePool};
 use crate::wire::checksum;
 use crate::wire::unfinished::{self, Finishing};
 
-/// Number of frames that an interface has for reception. At 400,000 frames/s they last for 10 ms.
-pub(super) const RECEIVING: u32 = 4096;
+/// Number of frames that an interface with one receive queue has for reception. At 400,000 frames/s they last for 10 ms.
+const RECEIVING: u32 = 4096;
+
+/// Number of frames for reception that each of `queues` receive queues has.
+pub(super) const fn receiving(queues: u32) -> u32 {
+    if queues > 1 { RECEIVING / 2 } else { RECEIVING }
+}
+
 /// Maximum number of frames that an interface is sending.
 pub(super) const SENDING: u32 = 512;
 
@@ -49,17 +55,20 @@ pub(super) struct Rings {
 pub(super) struct Custody {
     pub(super) rings: Rings,
     frame_bytes: u64,
+    /// Frames that it has for reception once they are refilled.
+    wanted: usize,
     places: Vec<Place>,
     receiving: usize,
     sending: usize,
 }
 
 impl Custody {
-    /// Creates a ledger without frames.
-    pub(super) fn new(rings: Rings, pool: &FramePool) -> Self {
+    /// Creates a ledger without frames, for `wanted` frames for reception.
+    pub(super) fn new(rings: Rings, pool: &FramePool, wanted: u32) -> Self {
         Self {
             rings,
             frame_bytes: pool.frame_bytes() as u64,
+            wanted: wanted as usize,
             places: vec![Place::Elsewhere; pool.frames()],
             receiving: 0,
             sending: 0,
@@ -76,9 +85,9 @@ impl Custody {
         self.sending
     }
 
-    /// Gives the kernel frames of `pool` for reception, until it has [`RECEIVING`].
+    /// Gives the kernel frames of `pool` for reception, until it has those that it is for.
     pub(super) fn refill(&mut self, pool: &mut FramePool) {
-        let wanted = (RECEIVING as usize).saturating_sub(self.receiving).min(self.rings.fill.room() as usize);
+        let wanted = self.wanted.saturating_sub(self.receiving).min(self.rings.fill.room() as usize);
         // In batches: the kernel need not check so often, and has many.
         if wanted < BATCH {
             return;

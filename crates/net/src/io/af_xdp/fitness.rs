@@ -1,6 +1,7 @@
 //! Checks that AF_XDP can use an interface; errors name the action to take.
 
 use crate::io::af_xdp::Unfit;
+use crate::io::af_xdp::custody::{SENDING, receiving};
 use crate::io::ethtool::{self, Offload, ReceiveQueues};
 use crate::io::interface::Interface;
 
@@ -9,11 +10,40 @@ const KEPT_FREE: u32 = 256;
 /// Possible sizes of pool frames, so that none crosses a page boundary.
 const SIZES: [u32; 2] = [2048, 4096];
 
-/// Returns the size of the pool's frames for these two interfaces.
-///
-/// # Errors
-/// [`Unfit`]: AF_XDP cannot use one of them; the text names the action to take.
-pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
+/// Most receive queues of an interface: the data thread fetches from all, and each has frames of its own.
+const MOST_QUEUES: u32 = 16;
+
+/// Needs of two interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// Size of the pool's frames.
+    pub(crate) frame_bytes: u32,
+    /// Receive queues of each; 0 if it does not receive.
+    pub(crate) queues: [u32; 2],
+}
+
+impl Fit {
+    /// Returns the needs of these interfaces. The flag of each says whether it receives.
+    ///
+    /// # Errors
+    /// [`Unfit`]: AF_XDP cannot use one of them; the text names the action to take.
+    pub(crate) fn of(interfaces: [(&Interface, bool); 2]) -> Result<Self, Unfit> {
+        let frame_bytes = frame_bytes(interfaces.map(|(interface, _)| interface))?;
+        let [input, output] = interfaces.map(|(interface, receives)| match receives {
+            true => receive_queues(&interface.name),
+            false => Ok(0),
+        });
+        Ok(Self { frame_bytes, queues: [input?, output?] })
+    }
+
+    /// Maximum number of pool frames that both interfaces own.
+    pub(crate) fn owned(&self) -> u32 {
+        self.queues.iter().map(|&queues| queues * receiving(queues) + SENDING).sum()
+    }
+}
+
+/// Returns the size of the pool's frames.
+fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
     let mut all = SIZES[0];
     for interface in interfaces {
         let Interface { name, driver, offloads, .. } = interface;
@@ -34,24 +64,22 @@ pub(crate) fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
         if offloads.lro {
             return Err(Unfit(format!("{name}: lro joins packets before XDP sees them: `ethtool -K {name} lro off`")));
         }
-        one_queue(name)?;
     }
     Ok(all)
 }
 
-/// Checks that there is one receive queue, because each socket serves one.
-fn one_queue(name: &str) -> Result<(), Unfit> {
-    match ethtool::receive_queues(name) {
-        Ok(ReceiveQueues { alone, combined }) if alone + combined == 1 => Ok(()),
-        Ok(ReceiveQueues { alone, combined: 0 }) => Err(Unfit(format!(
-            "{name} has {alone} receive queues, and a socket serves only one: `ethtool -L {name} rx 1`"
-        ))),
-        Ok(ReceiveQueues { alone, combined }) => Err(Unfit(format!(
-            "{name} has {} receive queues, and a socket serves only one: `ethtool -L {name} combined 1`",
-            alone + combined
-        ))),
-        Err(error) => Err(Unfit(format!(
-            "{name}: its driver does not report its number of receive queues ({error}), and a socket serves only one"
+/// Returns the number of receive queues.
+fn receive_queues(name: &str) -> Result<u32, Unfit> {
+    let ReceiveQueues { alone, combined } = ethtool::receive_queues(name).map_err(|error| {
+        Unfit(format!(
+            "{name}: its driver does not report its number of receive queues ({error}), and each needs a socket"
+        ))
+    })?;
+    let kind = if combined == 0 { "rx" } else { "combined" };
+    match alone.saturating_add(combined) {
+        queues @ 1..=MOST_QUEUES => Ok(queues),
+        queues => Err(Unfit(format!(
+            "{name} has {queues} receive queues, and AF_XDP fetches from up to {MOST_QUEUES} here: `ethtool -L {name} {kind} {MOST_QUEUES}`"
         ))),
     }
 }

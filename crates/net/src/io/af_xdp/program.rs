@@ -5,6 +5,7 @@
 //! the process has ended                         -> pass
 //! no socket for this queue of the interface     -> pass
 //! the driver has taken a VLAN tag out           -> put it in again
+//! the gateway has the kernel drop its class     -> drop it
 //! otherwise                                     -> to the socket
 //! ```
 //!
@@ -60,13 +61,19 @@ pub(super) struct Redirection {
 }
 
 impl Redirection {
-    /// Attaches the program to the interface with this index. With a `beat` it redirects only while that is fresh. With
-    /// `tags` it reads VLAN tags from the driver.
+    /// Attaches the program to the interface with this index and this number of receive queues. With a `beat` it redirects
+    /// only while that is fresh. With `tags` it reads VLAN tags from the driver. `before` is
+    /// appended where it would redirect a frame.
     ///
     /// # Errors
     /// [`BpfError`]; `EBUSY` if another program is attached.
-    pub(super) fn new(index: i32, beat: Option<Beat<'_>>, tags: bool) -> Result<Self, BpfError> {
-        let sockets = Map::new(MapKind::XdpSockets, "fairlink_xsks", 1, 4)?;
+    pub(super) fn new(
+        (index, queues): (i32, u32),
+        beat: Option<Beat<'_>>,
+        tags: bool,
+        before: Option<&dyn Fn(&mut Assembler)>,
+    ) -> Result<Self, BpfError> {
+        let sockets = Map::new(MapKind::XdpSockets, "fairlink_xsks", queues, 4)?;
         let function = match tags {
             true => Some(types::function(TAG_FUNCTION).map_err(|source| BpfError {
                 what: "finding the function that returns VLAN tags (Linux 6.8, CONFIG_DEBUG_INFO_BTF)".to_owned(),
@@ -75,17 +82,22 @@ impl Redirection {
             })?),
             false => None,
         };
-        let code = redirect(beat, &sockets, function);
+        let code = redirect(beat, &sockets, function, before);
         let place = Attachment::Xdp;
         let program = Program::load_for(ProgramKind::Xdp, "fairlink_xdp", Some(place), function.map(|_| index), code)?;
         Ok(Self { link: program.attach(place, index)?, sockets })
     }
 }
 
-fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>) -> Assembler {
+fn redirect(
+    beat: Option<Beat<'_>>,
+    sockets: &Map,
+    tag_function: Option<u32>,
+    before: Option<&dyn Fn(&mut Assembler)>,
+) -> Assembler {
     let mut code = Assembler::new();
     let [pass, to_socket] = [code.label(), code.label()];
-    code.copy(R6, R1);
+    code.copy(R9, R1);
     if let Some(Beat { map, stale, life }) = beat {
         // Read the heartbeat before the clock, so that it is never ahead of it.
         code.map_value(R1, map.fd.as_fd()).load(Width::Eight, R7, R1, 0);
@@ -96,16 +108,16 @@ fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>) ->
         code.map(R1, life.fd.as_fd()).copy(R2, R10).add(R2, i32::from(KEY)).call(Function::MapLookup);
         code.jump(When::Equal, R0, 0, pass);
     }
-    code.load(Width::Four, R2, R6, QUEUE).store(Width::Four, R10, KEY, R2);
+    code.load(Width::Four, R2, R9, QUEUE).store(Width::Four, R10, KEY, R2);
     code.map(R1, sockets.fd.as_fd()).copy(R2, R10).add(R2, i32::from(KEY)).call(Function::MapLookup);
     code.jump(When::Equal, R0, 0, pass);
     if let Some(function) = tag_function {
         code.store_number(Width::Eight, R10, TAG_KIND, 0).store_number(Width::Eight, R10, TAG_VALUE, 0);
-        code.copy(R1, R6);
+        code.copy(R1, R9);
         code.copy(R2, R10).add(R2, i32::from(TAG_KIND)).copy(R3, R10).add(R3, i32::from(TAG_VALUE));
         code.call_kernel(function).jump(When::NotEqual, R0, 0, to_socket);
-        code.copy(R1, R6).set(R2, i32::from(-TAG)).call(Function::AdjustHead).jump(When::NotEqual, R0, 0, pass);
-        code.load(Width::Four, R2, R6, DATA).load(Width::Four, R3, R6, DATA_END);
+        code.copy(R1, R9).set(R2, i32::from(-TAG)).call(Function::AdjustHead).jump(When::NotEqual, R0, 0, pass);
+        code.load(Width::Four, R2, R9, DATA).load(Width::Four, R3, R9, DATA_END);
         code.copy(R4, R2).add(R4, i32::from(ADDRESSES + TAG)).jump_registers(When::Greater, R4, R3, pass);
         for at in (0..ADDRESSES).step_by(4) {
             code.load(Width::Four, R4, R2, at + TAG).store(Width::Four, R2, at, R4);
@@ -113,7 +125,11 @@ fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>) ->
         code.load(Width::Two, R4, R10, TAG_KIND).store(Width::Two, R2, ADDRESSES, R4);
         code.load(Width::Two, R4, R10, TAG_VALUE).big_endian16(R4).store(Width::Two, R2, ADDRESSES + 2, R4);
     }
-    code.here(to_socket).map(R1, sockets.fd.as_fd()).load(Width::Four, R2, R6, QUEUE).set(R3, PASS);
+    code.here(to_socket);
+    if let Some(before) = before {
+        before(&mut code);
+    }
+    code.map(R1, sockets.fd.as_fd()).load(Width::Four, R2, R9, QUEUE).set(R3, PASS);
     code.call(Function::RedirectMap).exit();
     code.here(pass).set(R0, PASS).exit();
     code

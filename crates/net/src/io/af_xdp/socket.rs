@@ -1,15 +1,18 @@
-//! An AF_XDP socket: the pool's memory registered with the kernel, four rings, one queue of one interface.
+//! An AF_XDP socket: the pool's memory registered with the kernel, four rings, one receive queue of one interface.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::io::af_xdp::custody::{RECEIVING, Rings, SENDING};
+use crate::io::af_xdp::custody::{Rings, SENDING};
 use crate::io::af_xdp::ring::{Places, Ring};
 use crate::io::frame_pool::FramePool;
 use crate::io::sys;
 
 /// Capacity of the completion ring. Frames of the other rings cannot be more.
 const COMPLETIONS: u32 = 2 * SENDING;
+/// Option for the number of frames that the kernel sends in one call, if it copies (Linux 6.17). Older kernels send 32.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+const SENT_AT_ONCE: u32 = 256;
 
 /// An operation that the kernel refused.
 #[derive(Debug)]
@@ -22,12 +25,13 @@ fn refused(what: &'static str) -> impl FnOnce(io::Error) -> Refused {
     move |source| Refused { what, source }
 }
 
-/// Copy mode between the kernel's memory and the pool.
+/// Whether frames are copied between the kernel's memory and the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// As the driver supports it: without copies if possible.
+pub(crate) enum Mode {
+    /// Only if the driver cannot use the pool.
     Best,
     Copy,
+    ZeroCopy,
 }
 
 /// See the module.
@@ -69,17 +73,18 @@ impl Offsets {
 }
 
 impl Socket {
-    /// Opens a socket for queue 0 of the interface with this index, whose frames lie in `pool`. The pool is registered
-    /// by `owner`, if there is one, else by this socket. Once the socket is closed and its rings are dropped, the
-    /// kernel no longer shares the memory.
+    /// Opens a socket for receive queue `queue` of the interface `index`, whose frames lie in `pool`, with rings for
+    /// `receiving` frames, a power of two. The pool is registered by `owner`, if there is one, else by this socket. Once
+    /// the socket is closed and its rings are dropped, the kernel no longer shares the memory.
     ///
     /// # Errors
     /// [`Refused`]: another socket has the queue (`EBUSY`), no permission (`EPERM`), too much locked memory
     /// (`ENOBUFS`).
     pub(super) fn open(
-        index: i32,
+        (index, queue): (i32, u32),
+        receiving: u32,
         pool: &mut FramePool,
-        owner: Option<&Self>,
+        owner: Option<BorrowedFd<'_>>,
         mode: Mode,
     ) -> Result<(Self, Rings), Refused> {
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(refused("opening an AF_XDP socket"))?;
@@ -96,22 +101,24 @@ impl Socket {
                 .map_err(refused("registering the packet pool with the kernel"))?;
         }
         for (option, length, what) in [
-            (libc::XDP_UMEM_FILL_RING, RECEIVING, "creating the fill ring"),
+            (libc::XDP_UMEM_FILL_RING, receiving, "creating the fill ring"),
             (libc::XDP_UMEM_COMPLETION_RING, COMPLETIONS, "creating the completion ring"),
-            (libc::XDP_RX_RING, RECEIVING, "creating the ring of received frames"),
+            (libc::XDP_RX_RING, receiving, "creating the ring of received frames"),
             (libc::XDP_TX_RING, SENDING, "creating the ring of frames to send"),
         ] {
             sys::set_option(&fd, libc::SOL_XDP, option, &length).map_err(refused(what))?;
         }
+        // If it is refused, each call sends fewer.
+        let _ = sys::set_option(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &SENT_AT_ONCE);
         let offsets: Offsets =
             sys::option(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS).map_err(refused("querying the layout of rings"))?;
         let mapping = "mapping a ring into memory";
         let rings = Rings {
-            reception: Ring::map(&fd, libc::XDP_PGOFF_RX_RING as u64, offsets.of(0), RECEIVING)
+            reception: Ring::map(&fd, libc::XDP_PGOFF_RX_RING as u64, offsets.of(0), receiving)
                 .map_err(refused(mapping))?,
             transmission: Ring::map(&fd, libc::XDP_PGOFF_TX_RING as u64, offsets.of(1), SENDING)
                 .map_err(refused(mapping))?,
-            fill: Ring::map(&fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.of(2), RECEIVING).map_err(refused(mapping))?,
+            fill: Ring::map(&fd, libc::XDP_UMEM_PGOFF_FILL_RING, offsets.of(2), receiving).map_err(refused(mapping))?,
             completion: Ring::map(&fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, offsets.of(3), COMPLETIONS)
                 .map_err(refused(mapping))?,
         };
@@ -120,18 +127,19 @@ impl Socket {
             (Some(_), _) => libc::XDP_SHARED_UMEM,
             (None, Mode::Best) => libc::XDP_USE_NEED_WAKEUP,
             (None, Mode::Copy) => libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
+            (None, Mode::ZeroCopy) => libc::XDP_USE_NEED_WAKEUP | libc::XDP_ZEROCOPY,
         };
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
             sxdp_flags: flags,
             sxdp_ifindex: index as u32,
-            sxdp_queue_id: 0,
-            sxdp_shared_umem_fd: owner.map_or(0, |owner| owner.fd.as_raw_fd() as u32),
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: owner.map_or(0, |owner| owner.as_raw_fd() as u32),
         };
         let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
         // SAFETY: `address` is readable for `length` bytes during the call.
         sys::check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })
-            .map_err(refused("binding an AF_XDP socket to queue 0"))?;
+            .map_err(refused("binding an AF_XDP socket to a receive queue"))?;
         let options: libc::c_int =
             sys::option(&fd, libc::SOL_XDP, libc::XDP_OPTIONS).map_err(refused("querying the copy mode"))?;
         Ok((Self { fd, zero_copy: options as u32 & libc::XDP_OPTIONS_ZEROCOPY != 0 }, rings))

@@ -61,6 +61,10 @@ pub(crate) enum Function {
     /// `R1` a map, `R2` a number, `R3` the verdict if the map has no such entry: the frame goes to the entry's target.
     /// `R0` is the program's verdict.
     RedirectMap = 51,
+    /// `R1` the context: `R0` is the length of an XDP program's frame (Linux 5.18).
+    FrameLength = 188,
+    /// As [`Function::LoadBytes`], for an XDP program (Linux 5.18).
+    LoadFrameBytes = 189,
 }
 
 /// Number of bytes that an instruction reads or writes.
@@ -83,12 +87,13 @@ impl Width {
     }
 }
 
-/// Condition of a jump; numbers are compared without sign.
+/// Condition of a jump; numbers are compared without sign, if it does not say otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Equal,
     NotEqual,
     Greater,
+    GreaterSigned,
 }
 
 impl When {
@@ -97,6 +102,7 @@ impl When {
             Self::Equal => 0x10,
             Self::Greater => 0x20,
             Self::NotEqual => 0x50,
+            Self::GreaterSigned => 0x60,
         }
     }
 }

@@ -26,7 +26,7 @@ fn pair() -> (FramePool, Custody, Kernel) {
         transmission: their_transmission,
         completion: their_completion,
     };
-    let custody = Custody::new(Rings { fill, reception, transmission, completion }, &pool);
+    let custody = Custody::new(Rings { fill, reception, transmission, completion }, &pool, RECEIVING);
     (pool, custody, kernel)
 }
 
