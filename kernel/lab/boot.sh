@@ -81,7 +81,8 @@ initramfs() {
             cp -Ln "$library" "$dir$library"
         done
     done
-    for module in net/sched/{sch_htb,sch_hfsc,sch_cbq,sch_tbf,sch_qfq,sch_drr,sch_ets,sch_prio,sch_multiq,sch_red,sch_sfb,sch_netem,sch_mqprio_lib,sch_mqprio,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit,act_police} drivers/net/{veth,dummy} net/core/pktgen \
+    for module in net/sched/{sch_htb,sch_hfsc,sch_cbq,sch_tbf,sch_qfq,sch_drr,sch_ets,sch_prio,sch_multiq,sch_red,sch_sfb,sch_netem,sch_mqprio_lib,sch_mqprio,cls_u32,cls_fw,cls_matchall,cls_flower,cls_basic,act_skbedit,act_police} drivers/net/{veth,dummy,net_failover,virtio_net} net/core/{pktgen,failover} \
+        drivers/virtio/{virtio,virtio_ring,virtio_pci_legacy_dev,virtio_pci_modern_dev,virtio_pci} \
         net/{llc/llc,802/stp,802/garp,802/mrp,8021q/8021q,bridge/bridge}; do
         cp "$base"/lib/modules/*/kernel/"$module".ko* "$dir/mod/" 2>/dev/null || true
     done
@@ -104,13 +105,27 @@ initramfs() {
     rm -rf "$dir"
 }
 
-# boot SERIES INITRAMFS SECONDS: the console on standard output.
+# cards TEST: the network cards of the machine. Two cables, with a card at each end; the driver has the kernel map memory for them, as it
+# does for a card of hardware, because it uses a socket's memory only then.
+cards() {
+    local number
+    if ! grep -q '^# needs cards' "$(test_script "$1")"; then
+        echo "-net none"
+        return
+    fi
+    for number in 0 1 2 3; do
+        echo "-netdev hubport,id=n$number,hubid=$((number / 2))"
+        echo "-device virtio-net-pci,netdev=n$number,romfile=,iommu_platform=on,disable-legacy=on"
+    done
+}
+
+# boot SERIES TEST INITRAMFS SECONDS: the console on standard output.
 boot() {
     local tools=$cache/tools
-    LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/lib/x86_64-linux-gnu timeout --foreground "$3" \
+    LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/lib/x86_64-linux-gnu timeout --foreground "$4" \
         "$tools/usr/bin/qemu-system-x86_64" -L "$tools/usr/share/qemu" -L "$tools/usr/share/seabios" \
-        -M pc -cpu max $(machine "$1") -display none -nodefaults -no-reboot -serial stdio -net none \
-        -kernel "$cache"/kernels/"$1"/boot/vmlinuz-* -initrd "$2" \
+        -M pc -cpu max $(machine "$1") -display none -nodefaults -no-reboot -serial stdio $(cards "$2") \
+        -kernel "$cache"/kernels/"$1"/boot/vmlinuz-* -initrd "$3" \
         -append "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable kasan_multi_shot log_buf_len=2M" </dev/null 2>/dev/null || echo "LAB fail the machine did not power off"
 }
 
@@ -119,7 +134,7 @@ run_one() {
     local series=$1 test=$2 log=$3 image=$3/$2.cpio start=$SECONDS status=0
     {
         initramfs "$series" "$test" "$image"
-        boot "$series" "$image" "$([ "$series" = debug ] && echo 1800 || echo 600)" | tr -d '\r' > "$log/$test.txt"
+        boot "$series" "$test" "$image" "$([ "$series" = debug ] && echo 1800 || echo 600)" | tr -d '\r' > "$log/$test.txt"
         rm -f "$image"
         grep -E '^LAB ' "$log/$test.txt" | sed "s/^LAB /$series $test: /" || true
         if ! grep -q '^LAB done' "$log/$test.txt" || grep -q '^LAB fail' "$log/$test.txt"; then

@@ -23,12 +23,10 @@
 //! input is busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
 use fairlink_config::matching::{Classifier, ethernet};
-use fairlink_core::{
-    Amount, ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake,
-};
+use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 use fairlink_report::DropCause;
 
-use crate::gateway::early::EarlyDrops;
+use crate::gateway::early::{Counted, EarlyDrops};
 use crate::gateway::outlet::{BUSY_RETRY, Outcome, Outlet};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::splitter::{FOLLOWERS, MOST_IN_PIECE, OF_TURN, Out, Splits, Splitter, SuperFrame};
@@ -91,7 +89,7 @@ pub(crate) struct Parts {
     pub(crate) splitter: Splitter,
     pub(crate) growth: Option<Growth>,
     /// [`EarlyDrops::room`]
-    pub(crate) early: Vec<Amount>,
+    pub(crate) early: Counted,
 }
 
 /// All parts of the path except the scheduler; see the module.

@@ -42,6 +42,9 @@ use table::{FlowTable, SETS, WAYS};
 
 /// Classes that are told apart: numbers from 1. Flows of the others are unknown.
 const CLASSES: usize = 4096;
+/// Counters: two for each class, in two halves. A change of the classes takes the other half, so that drops that the program
+/// counts during the change are known as those of the old classes.
+const COUNTED: usize = 2 * CLASSES;
 /// Frames longer than this are accounted as frames of this length; no Ethernet frame is.
 const LENGTHS: usize = 1 << 16;
 /// The first words of the control map: whether a class is dropped, frames that were put into the buffer, the number of times
@@ -99,7 +102,7 @@ impl Maps {
         let bytes = |words: usize| (words * size_of::<u64>()) as u32;
         Ok(Self {
             flows: Map::shared_array("fairlink_flows", 1, bytes(SETS * WAYS))?,
-            control: Map::shared_array("fairlink_drops", 1, bytes(HEAD + CLASSES * WORDS))?,
+            control: Map::shared_array("fairlink_drops", 1, bytes(HEAD + COUNTED * WORDS))?,
             lengths: Map::shared_array("fairlink_lens", 1, bytes(LENGTHS / 2))?,
             secret: Secret::new(),
         })
@@ -132,7 +135,7 @@ pub(crate) struct Early {
 
 impl Early {
     /// Bytes of its maps.
-    pub(crate) const KERNEL_BYTES: u64 = (8 * (SETS * WAYS + HEAD + CLASSES * WORDS + LENGTHS / 2)) as u64;
+    pub(crate) const KERNEL_BYTES: u64 = (8 * (SETS * WAYS + HEAD + COUNTED * WORDS + LENGTHS / 2)) as u64;
 
     /// Loads the program.
     ///
@@ -157,7 +160,7 @@ impl Early {
     /// # Errors
     /// [`BpfError`]: the map cannot be mapped.
     pub(crate) fn take_only(&self, mark: u32) -> Result<(), BpfError> {
-        let control = self.maps.control.share(HEAD + CLASSES * WORDS)?;
+        let control = self.maps.control.share(HEAD + COUNTED * WORDS)?;
         control.words()[MARK].store(mark.into(), Relaxed);
         Ok(())
     }
@@ -206,8 +209,13 @@ pub(crate) struct EarlyDrops {
     /// Frames that left the buffer, and the number of times that it was seen at most half filled.
     fetched: u64,
     calm: u64,
-    /// By class: what was counted of its drops.
-    counted: Vec<Amount>,
+    /// The half of the counters in use.
+    half: usize,
+    /// What was counted of the drops of each class, and of each class before the last change.
+    now: Counted,
+    before: Counted,
+    /// What was counted of the drops of unknown flows.
+    counted_unknown: Amount,
     /// Frames of unknown flows that were dropped.
     unknown: Amount,
     /// The overhead that the program counts with.
@@ -218,13 +226,16 @@ impl EarlyDrops {
     fn new(maps: &Maps, classes: usize, overhead: &Overhead, room: usize) -> Result<Self, BpfError> {
         let drops = Self {
             flows: FlowTable::new(maps.flows.share(SETS * WAYS)?, maps.secret),
-            control: maps.control.share(HEAD + CLASSES * WORDS)?,
+            control: maps.control.share(HEAD + COUNTED * WORDS)?,
             lengths: maps.lengths.share(LENGTHS / 2)?,
             flagged: Vec::with_capacity(CLASSES),
             unknown_until: None,
             fetched: 0,
             calm: 0,
-            counted: Self::room(classes),
+            half: 0,
+            now: Counted::for_classes(classes),
+            before: Counted::default(),
+            counted_unknown: Amount::ZERO,
             unknown: Amount::ZERO,
             overhead: *overhead,
         };
@@ -247,7 +258,7 @@ impl EarlyDrops {
     /// Notes that the frame in `bytes` belongs to `class`. Returns true if its flow was known.
     #[inline]
     pub(crate) fn saw(&mut self, now: Nanos, bytes: &[u8], class: ClassId) -> bool {
-        class.index() < CLASSES && self.flows.saw(now, bytes, class.0 as u16)
+        class.index() < CLASSES && self.flows.saw(now, bytes, (self.half * CLASSES + class.index()) as u16)
     }
 
     /// Frames that the program has let into the buffer.
@@ -271,8 +282,8 @@ impl EarlyDrops {
         }
     }
 
-    fn set(&self, class: usize, dropped: bool) {
-        self.control.words()[HEAD + class * WORDS + DROPPED].store(u64::from(dropped), Relaxed);
+    fn set(&self, counters: usize, dropped: bool) {
+        self.control.words()[HEAD + counters * WORDS + DROPPED].store(u64::from(dropped), Relaxed);
     }
 
     fn set_any(&self) {
@@ -281,9 +292,9 @@ impl EarlyDrops {
 
     /// Has the kernel drop frames of `class`, until its queue is short.
     pub(crate) fn drop_class(&mut self, class: ClassId) {
-        if class.index() < self.counted.len() && !self.flagged.contains(&class) {
+        if class.index() < self.now.amounts.len() && !self.flagged.contains(&class) {
             self.flagged.push(class);
-            self.set(class.index(), true);
+            self.set(self.half * CLASSES + class.index(), true);
             self.set_any();
         }
     }
@@ -306,7 +317,7 @@ impl EarlyDrops {
                 true => place += 1,
                 false => {
                     self.flagged.swap_remove(place);
-                    self.set(class.index(), false);
+                    self.set(self.half * CLASSES + class.index(), false);
                 }
             }
         }
@@ -323,25 +334,31 @@ impl EarlyDrops {
         !self.flagged.is_empty() || self.unknown_until.is_some()
     }
 
-    fn read(&self, class: usize) -> Amount {
-        let word = |word: usize| self.control.words()[HEAD + class * WORDS + word].load(Relaxed);
+    fn read(&self, counters: usize) -> Amount {
+        let word = |word: usize| self.control.words()[HEAD + counters * WORDS + word].load(Relaxed);
         Amount { packets: word(PACKETS), bytes: word(BYTES) }
-    }
-
-    /// What was dropped of `class` since the last call.
-    fn more(&mut self, class: usize) -> Amount {
-        let now = self.read(class);
-        let before = std::mem::replace(&mut self.counted[class], now);
-        now.checked_sub(before).unwrap_or_default()
     }
 
     /// Counts the drops of all classes since the last call. The program counts by itself, so that this is due before
     /// counters are read, and before classes change.
     pub(crate) fn count_all(&mut self, counters: &mut EdgeCounters) {
-        let unknown = self.more(UNKNOWN);
-        self.unknown += unknown;
-        for class in 1..self.counted.len() {
-            counters.dropped_early(ClassId(class as u32), self.more(class));
+        let more = |before: &mut Amount, now: Amount| {
+            let before = std::mem::replace(before, now);
+            now.checked_sub(before).unwrap_or_default()
+        };
+        let unknown = self.read(UNKNOWN);
+        self.unknown += more(&mut self.counted_unknown, unknown);
+        for class in 1..self.now.amounts.len() {
+            let read = self.read(self.half * CLASSES + class);
+            counters.dropped_early(ClassId(class as u32), more(&mut self.now.amounts[class], read));
+        }
+        for class in 1..self.before.amounts.len() {
+            let read = self.read((1 - self.half) * CLASSES + class);
+            let amount = more(&mut self.before.amounts[class], read);
+            match self.before.heirs.get(class).copied().flatten() {
+                Some(heir) => counters.dropped_early(heir, amount),
+                None => self.unknown += amount,
+            }
         }
     }
 
@@ -351,26 +368,42 @@ impl EarlyDrops {
     }
 
     /// Continues with other classes: `class_map` maps each old class to its successor. What was dropped before is counted
-    /// already. `counted` is [`EarlyDrops::room`] for the new classes. Does not allocate.
-    pub(crate) fn exchange(&mut self, class_map: &[Option<ClassId>], overhead: &Overhead, counted: &mut Vec<Amount>) {
+    /// already. `room` is for the new classes. Does not allocate.
+    pub(crate) fn exchange(&mut self, class_map: &[Option<ClassId>], overhead: &Overhead, room: &mut Counted) {
         while let Some(class) = self.flagged.pop() {
-            self.set(class.index(), false);
+            self.set(self.half * CLASSES + class.index(), false);
         }
         self.set_any();
-        self.flows.exchange(class_map);
-        std::mem::swap(&mut self.counted, counted);
-        for class in 0..self.counted.len() {
-            self.counted[class] = self.read(class);
+        self.half = 1 - self.half;
+        for class in 0..room.amounts.len() {
+            room.amounts[class] = self.read(self.half * CLASSES + class);
         }
+        self.flows.exchange(class_map, self.half);
+        std::mem::swap(&mut self.before, &mut self.now);
+        std::mem::swap(&mut self.now, room);
+        let heirs = &mut self.before.heirs;
+        heirs.clear();
+        heirs.extend(class_map.iter().copied().take(heirs.capacity()));
         if self.overhead != *overhead {
             self.overhead = *overhead;
             self.account();
         }
     }
+}
 
-    /// Room for the counters of `classes` classes.
-    pub(crate) fn room(classes: usize) -> Vec<Amount> {
-        vec![Amount::ZERO; classes.clamp(1, CLASSES)]
+/// What was counted of the drops of classes.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    amounts: Vec<Amount>,
+    /// Room for the successor of each, once there are others.
+    heirs: Vec<Option<ClassId>>,
+}
+
+impl Counted {
+    /// Room for `classes` classes.
+    pub(crate) fn for_classes(classes: usize) -> Self {
+        let classes = classes.clamp(1, CLASSES);
+        Self { amounts: vec![Amount::ZERO; classes], heirs: Vec::with_capacity(classes) }
     }
 }
 

@@ -42,7 +42,7 @@ pub use source::has_room_to_read;
 use crate::gateway::account::Generation;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, Parts};
-use crate::gateway::early::EarlyDrops;
+use crate::gateway::early::Counted;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, has_room};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::pools::Tuned;
@@ -276,7 +276,7 @@ impl RunningConfig {
             counters: EdgeCounters::new(delays.clone()),
             queues: QueueLengths::new(&config.tree, config.longest_frame),
             splitter: Splitter::to_inherit(config.tree.len()),
-            early: EarlyDrops::room(config.tree.len()),
+            early: Counted::for_classes(config.tree.len()),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
         let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();

@@ -6,7 +6,7 @@ use super::table::{
     CLASS, ETHERNET, FRAGMENT, ICMP6, IP, KEY, SET, TAG, V4_BYTES, V4_MASKS, V6_BYTES, V6_MASK, VLAN, WAYS,
 };
 use super::{
-    ADDED, ADMITTED, ANY, BYTES, CALM, CLASSES, DROPPED, FETCHED, FREELY, HEAD, LENGTHS, MARK, Maps, PACKETS, ROOM,
+    ADDED, ADMITTED, ANY, BYTES, CALM, COUNTED, DROPPED, FETCHED, FREELY, HEAD, LENGTHS, MARK, Maps, PACKETS, ROOM,
     SINCE, WORDS,
 };
 use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
@@ -168,7 +168,7 @@ impl Dropper<'_> {
         }
         code.go(decide);
         code.here(found);
-        code.shift_right(R1, CLASS as i32).and_number(R1, CLASSES as i32 - 1);
+        code.shift_right(R1, CLASS as i32).and_number(R1, COUNTED as i32 - 1);
         code.shift_left(R1, (8 * WORDS).ilog2() as i32).copy(R8, R1);
 
         code.here(decide);

@@ -34,7 +34,7 @@ pub(super) const FRAGMENT: [u8; 2] = [0x3f, 0xff];
 /// The protocol ICMPv6, without ports.
 pub(super) const ICMP6: u8 = 58;
 
-// A word: the tag from bit 32 on, the class from bit 16 on, seconds from bit 1 on, and seen twice.
+// A word: the tag from bit 32 on, the number of its counters from bit 16 on, seconds from bit 1 on, and seen twice.
 pub(super) const TAG: u32 = 32;
 pub(super) const CLASS: u32 = 16;
 const TWICE: u64 = 1;
@@ -109,15 +109,15 @@ impl FlowTable {
         Self { words, secret }
     }
 
-    /// Notes that the frame in `bytes` belongs to `class`. Returns true if its flow was there, and seen twice with this
-    /// frame.
+    /// Notes that the frame in `bytes` belongs to the class with these counters. Returns true if its flow was there, and seen
+    /// twice with this frame.
     #[inline]
-    pub(super) fn saw(&mut self, now: Nanos, bytes: &[u8], class: u16) -> bool {
+    pub(super) fn saw(&mut self, now: Nanos, bytes: &[u8], counters: u16) -> bool {
         let Some(key) = key(bytes) else { return false };
         let (set, tag) = place(&key, &self.secret);
         let words = &self.words.words()[set * WAYS..(set + 1) * WAYS];
         let second = (now.0 / NANOS_PER_SEC) & SECONDS;
-        let word = u64::from(tag) << TAG | u64::from(class) << CLASS | second << 1;
+        let word = u64::from(tag) << TAG | u64::from(counters) << CLASS | second << 1;
         // The place to take: one that is empty, else that of a flow seen once, else of one that is silent.
         let mut free = (3, None);
         for place in words {
@@ -145,17 +145,18 @@ impl FlowTable {
         false
     }
 
-    /// Gives flows to the successors of their classes. Those of classes without one become unknown.
-    pub(super) fn exchange(&mut self, class_map: &[Option<ClassId>]) {
+    /// Gives flows to the successors of their classes, with the counters of the half `half`. Those of classes without one
+    /// become unknown.
+    pub(super) fn exchange(&mut self, class_map: &[Option<ClassId>], half: usize) {
         for place in self.words.words() {
             let word = place.load(Relaxed);
             if word == 0 {
                 continue;
             }
-            let heir = class_map.get((word >> CLASS & 0xffff) as usize).copied().flatten();
+            let heir = class_map.get((word >> CLASS) as usize % CLASSES).copied().flatten();
             let moved = heir
                 .filter(|heir| heir.index() < CLASSES)
-                .map_or(0, |heir| word & !(0xffff << CLASS) | u64::from(heir.0) << CLASS);
+                .map_or(0, |heir| word & !(0xffff << CLASS) | ((half * CLASSES + heir.index()) as u64) << CLASS);
             place.store(moved, Relaxed);
         }
     }

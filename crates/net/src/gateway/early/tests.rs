@@ -219,7 +219,7 @@ fn after_a_change_flows_belong_to_the_successors_of_their_classes() {
         let mut counters = counters();
         drops.count_all(&mut counters);
         let map = [Some(ClassId(0)), Some(ClassId(2)), None, Some(ClassId(1))];
-        drops.exchange(&map, &Overhead::NONE, &mut EarlyDrops::room(3));
+        drops.exchange(&map, &Overhead::NONE, &mut Counted::for_classes(4));
         assert!(frames.iter().all(|frame| !is_dropped(&early, frame)), "its flags end");
         drops.drop_class(ClassId(2));
         assert_eq!([0, 1, 2].map(|at| is_dropped(&early, &frames[at])), [true, false, false]);
@@ -227,6 +227,37 @@ fn after_a_change_flows_belong_to_the_successors_of_their_classes() {
         let of = |class| counters.edges(ClassId(class)).dropped_before;
         assert_eq!([of(1), of(2), of(3)].map(|amount| amount.packets), [1, 2, 1]);
         assert_eq!(of(2).bytes, 84 + 60, "without the overhead after the change");
+    }
+}
+
+/// Drops that the program counts while classes change are not lost: they are those of the successors, or of unknown flows.
+#[test]
+fn drops_during_a_change_are_counted_for_the_successor() {
+    let Some((_kernel, mut drops)) = loaded(Place::Socket) else { return };
+    let mut counters = counters();
+    // As a program on another processor does that has looked its class up before.
+    let late = |drops: &EarlyDrops, half: usize, class: usize, packets: u64| {
+        let at = HEAD + (half * CLASSES + class) * WORDS;
+        drops.control.words()[at + PACKETS].fetch_add(packets, Relaxed);
+        drops.control.words()[at + BYTES].fetch_add(100 * packets, Relaxed);
+    };
+    let map = [Some(ClassId(0)), Some(ClassId(2)), None, Some(ClassId(1))];
+    let of = |counters: &EdgeCounters, class| counters.edges(ClassId(class)).dropped_before;
+    let mut expected = [0; 4];
+    for change in 0..4 {
+        let half = change % 2;
+        late(&drops, half, 1, 5);
+        drops.count_all(&mut counters);
+        expected[1] += 5;
+        drops.exchange(&map, &Overhead::NONE, &mut Counted::for_classes(4));
+        for (class, heir) in [(1, 2), (2, 0), (3, 1)] {
+            late(&drops, half, class, 10 + class as u64);
+            expected[heir] += 10 + class as u64;
+        }
+        drops.count_all(&mut counters);
+        let counted = [drops.unknown(), of(&counters, 1), of(&counters, 2), of(&counters, 3)];
+        assert_eq!(counted.map(|amount| amount.packets), expected, "change {change}");
+        assert_eq!(counted.map(|amount| amount.bytes), expected.map(|packets| 100 * packets), "change {change}");
     }
 }
 
