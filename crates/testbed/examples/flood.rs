@@ -1,7 +1,7 @@
-//! Sends UDP frames of 64 B, each from another random address, as fast as the kernel takes them. `scripts/gateway-flood`
-//! runs it.
+//! Sends UDP frames of 64 B as fast as the kernel takes them. `scripts/gateway-flood` runs it.
 //!
-//! Arguments: the interface, the destination port, seconds. Prints the number of frames.
+//! Arguments: the interface, the destination port, seconds, and `random` if each frame shall have another, random source
+//! address. Prints the number of frames.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ const LENGTH: u32 = 64;
 /// Offset of the source address in an IPv4 frame without tags.
 const SOURCE: usize = 26;
 
-fn run(interface: &str, port: u16, seconds: u64) -> Result<u64, Box<dyn std::error::Error>> {
+fn run(interface: &str, port: u16, seconds: u64, is_random: bool) -> Result<u64, Box<dyn std::error::Error>> {
     let mut sender = AfPacket::open(&Interface::open(interface)?, &AfPacketOptions::default())?;
     let mut pool = FramePool::new(FRAMES, LENGTH)?;
     let template = FrameTemplate::new(&Headers::udp(port));
@@ -30,7 +30,7 @@ fn run(interface: &str, port: u16, seconds: u64) -> Result<u64, Box<dyn std::err
     let (mut sent, mut random) = (0, 0x2545_f491_4f6c_dd1du64);
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
-        for &frame in &frames {
+        for &frame in frames.iter().filter(|_| is_random) {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
@@ -48,16 +48,18 @@ fn run(interface: &str, port: u16, seconds: u64) -> Result<u64, Box<dyn std::err
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let parsed = match &arguments[..] {
-        [interface, port, seconds] => port.parse().ok().zip(seconds.parse().ok()).map(|(port, s)| (interface, port, s)),
+        [interface, port, seconds, rest @ ..] if rest.is_empty() || rest == ["random"] => {
+            port.parse().ok().zip(seconds.parse().ok()).map(|(port, s)| (interface, port, s, !rest.is_empty()))
+        }
         _ => None,
     };
-    let Some((interface, port, seconds)) = parsed else {
-        eprintln!("arguments: INTERFACE PORT SECONDS");
+    let Some((interface, port, seconds, is_random)) = parsed else {
+        eprintln!("arguments: INTERFACE PORT SECONDS [random]");
         return ExitCode::FAILURE;
     };
-    match run(interface, port, seconds) {
+    match run(interface, port, seconds, is_random) {
         Ok(sent) => {
-            println!("{sent} frames from random addresses in {seconds} s");
+            println!("{sent} frames in {seconds} s");
             ExitCode::SUCCESS
         }
         Err(error) => {
