@@ -1,0 +1,128 @@
+//! Requests and their answers.
+
+use std::fmt::Write as _;
+
+use fairlink_api::{
+    CheckOptions, FluidOptions, ProblemReport, Refused, SimOptions, Simulation, check, explain, fluid, schedulers,
+    simulate,
+};
+use fairlink_config::SourceText;
+use fairlink_core::{NANOS_PER_SEC, Nanos};
+use fairlink_sim::Run;
+use serde::{Deserialize, Serialize};
+
+/// Longest text of a request, in bytes. A longer link file is for the command line.
+const LONGEST: usize = 16 << 20;
+
+/// One request. Texts are link files, or scenarios: link files with sources.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+enum Request {
+    /// Bounds and warnings.
+    Check { link: String, scheduler: Option<String> },
+    /// Shares for a demand, such as `a=inf,b=3mbit`; every leaf as much as possible without one.
+    Fluid { link: String, demand: Option<String> },
+    /// Why a class has its share, and what would give it more.
+    Explain { link: String, class: String, demand: Option<String> },
+    /// All schedulers.
+    Schedulers,
+    /// Starts a simulation, in place of one that has this name.
+    Start { name: String, scenario: String, scheduler: Option<String>, seed: Option<u64> },
+    /// Continues it until a time in seconds, and reports.
+    Step { name: String, until_s: f64 },
+    /// Replaces its link by that of another text, now.
+    Change { name: String, link: String, scheduler: Option<String> },
+}
+
+/// A step of a simulation.
+#[derive(Serialize)]
+struct Step<'a> {
+    now_s: f64,
+    done: bool,
+    /// Absent while nothing is measured yet.
+    run: Option<&'a Run>,
+}
+
+/// Answers requests, and has the simulations that were started.
+#[derive(Default)]
+pub struct Engine {
+    runs: Vec<(String, Simulation)>,
+}
+
+impl Engine {
+    /// Returns the answer to a request: `{"answer": ...}`, or `{"problems": [...]}` with what is wrong, at its place.
+    pub fn answer(&mut self, request: &str) -> String {
+        let outcome = match request.len() {
+            0..=LONGEST => self.outcome(request),
+            longer => Err(vec![problem(format!(
+                "the text has {longer} B; the page takes up to {LONGEST} B, the command line more"
+            ))]),
+        };
+        match outcome {
+            Ok(document) => format!("{{\"answer\":{document}}}"),
+            Err(problems) => {
+                let mut text = String::from("{\"problems\":");
+                let list = serde_json::to_string(&problems).unwrap_or_else(|_| "[]".to_owned());
+                let _ = write!(text, "{list}}}");
+                text
+            }
+        }
+    }
+
+    fn outcome(&mut self, request: &str) -> Result<String, Vec<ProblemReport>> {
+        let request = serde_json::from_str(request).map_err(|error| vec![problem(format!("the request: {error}"))])?;
+        self.run(request).map_err(|refused| refused.problems())
+    }
+
+    fn run(&mut self, request: Request) -> Result<String, Refused> {
+        let file = |text: &str| SourceText::new("link.toml", text);
+        match request {
+            Request::Check { link, scheduler } => {
+                let options = CheckOptions { scheduler: scheduler.as_deref(), ..CheckOptions::default() };
+                let checked = check(&file(&link), &options)?;
+                Ok(text(&checked.document(checked.all_classes())))
+            }
+            Request::Fluid { link, demand } => {
+                let options = FluidOptions { demand: demand.as_deref(), ..FluidOptions::default() };
+                let solved = fluid(&file(&link), &options)?;
+                Ok(text(&solved.document(solved.all_classes())))
+            }
+            Request::Explain { link, class, demand } => {
+                Ok(text(&explain(&file(&link), &class, demand.as_deref(), None)?.document))
+            }
+            Request::Schedulers => Ok(text(&schedulers(&[])?)),
+            Request::Start { name, scenario, scheduler, seed } => {
+                let options = SimOptions { scheduler: scheduler.as_deref(), seed, ..SimOptions::default() };
+                let started = simulate(&file(&scenario), &options)?;
+                self.runs.retain(|(known, _)| *known != name);
+                self.runs.push((name, started));
+                Ok("null".to_owned())
+            }
+            Request::Step { name, until_s } => {
+                let simulation = self.find(&name)?;
+                simulation.step_until(Nanos((until_s.max(0.0) * NANOS_PER_SEC as f64) as u64))?;
+                let run = simulation.report().ok();
+                let (now_s, done) = (simulation.now().0 as f64 / NANOS_PER_SEC as f64, simulation.done());
+                Ok(text(&Step { now_s, done, run: run.as_ref() }))
+            }
+            Request::Change { name, link, scheduler } => {
+                self.find(&name)?.change(&file(&link), scheduler.as_deref())?;
+                Ok("null".to_owned())
+            }
+        }
+    }
+
+    fn find(&mut self, name: &str) -> Result<&mut Simulation, Refused> {
+        let run = self.runs.iter_mut().find(|(known, _)| known == name).map(|(_, run)| run);
+        run.ok_or_else(|| Refused::Failed(format!("there is no simulation {name:?}: start it first")))
+    }
+}
+
+fn text(document: &impl Serialize) -> String {
+    serde_json::to_string(document).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// A problem that is in no text.
+fn problem(message: String) -> ProblemReport {
+    Refused::Failed(message).problems().remove(0)
+}

@@ -1,0 +1,191 @@
+// The page: the file, what follows from it, and what one does with both.
+
+import { Editor } from "./editor";
+import { Engine, Refused } from "./engine";
+import { Details, summary } from "./plan";
+import { Play } from "./play";
+import { fromFragment, toFragment } from "./share";
+import { addClass, removeClass, renameClass, setKey, type Change } from "./text";
+import { Tree, type Demands } from "./tree";
+import type { CheckDocument, ClassReport, FluidDocument, SchedulersDocument } from "./types";
+
+declare const EXAMPLES: { title: string; text: string }[];
+
+const by = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
+const message = by("message");
+/** What is wrong with the file. */
+const tell = (text: string) => (message.textContent = text);
+/** What an action did, until the next one. */
+const notice = (text: string) => (by("notice").textContent = text);
+
+const engine = new Engine();
+const demands: Demands = new Map();
+let check: CheckDocument | undefined;
+let classes: ClassReport[] = [];
+
+const tree = new Tree(by("tree"), {
+  choose: () => void explain(),
+  demand: (name, to) => {
+    const asked = to === "rate" ? prompt(`Demand of ${name}, such as 3mbit`, "1mbit") : to;
+    if (asked === "inf") demands.delete(name);
+    else if (asked) demands.set(name, asked);
+    void work();
+  },
+});
+const details = new Details(by("details"), engine, (name, key, to) => edit(setKey(editor.text, name, key, to)));
+const editor = new Editor(by("editor"), () => later());
+const play = new Play(engine, by("plots"), notice, (playing, clock, started) => {
+  by("run").textContent = playing ? "Pause" : "Run";
+  by("clock").textContent = clock;
+  by<HTMLButtonElement>("apply").disabled = !started;
+});
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+function later(): void {
+  clearTimeout(timer);
+  timer = setTimeout(() => void work(), 150);
+}
+
+function edit(changes: Change | Change[] | null): void {
+  if (changes === null) notice("This class is not written as a [[class]] table of its own: edit it in the file.");
+  else editor.change(changes);
+}
+
+/** The demands of all leaves, because those that are not named would be idle; null if all want as much as they can get. */
+function demandText(leaves: ClassReport[]): string | null {
+  if (!demands.size) return null;
+  return leaves.filter(({ leaf }) => leaf).map(({ name }) => `${name}=${demands.get(name) ?? "inf"}`).join(",");
+}
+
+const chosenScheduler = () => by<HTMLSelectElement>("scheduler").value || null;
+
+let working = false;
+let again = false;
+
+/** Computes all that follows from the file. Only the last text counts; one before it that is not done yet is left out. */
+async function work(): Promise<void> {
+  again = true;
+  if (working) return;
+  working = true;
+  while (again) {
+    again = false;
+    const link = editor.text;
+        try {
+      const checked = await engine.ask<CheckDocument>({ do: "check", link, scheduler: chosenScheduler() });
+      const leaves = new Set(checked.link.classes.map(({ name }) => name));
+      for (const name of demands.keys()) if (!leaves.has(name)) demands.delete(name);
+      const fluid = await engine.ask<FluidDocument>({ do: "fluid", link, demand: demandText(checked.link.classes) });
+      const bounds = new Map(checked.link.classes.map((one) => [one.name, one]));
+      check = checked;
+      classes = fluid.link.classes.map((one) => ({ ...one, terms: bounds.get(one.name)?.terms }));
+      editor.show(checked.problems);
+      tree.show(classes, checked.link.capacity_bps, demands);
+      by("summary").textContent = summary(checked);
+      tell("");
+      await explain();
+    } catch (error) {
+      if (error instanceof Refused) editor.show(error.problems);
+      tell(error instanceof Refused ? error.problems.map(({ line, message, help }) => `${line ? `line ${line}: ` : ""}${message}${help ? `; ${help}` : ""}`).join("\n") : (error as Error).message);
+    }
+  }
+  working = false;
+}
+
+async function explain(): Promise<void> {
+  if (check) await details.show(check, classes.find(({ name }) => name === tree.chosen), editor.text, demandText(check.link.classes));
+}
+
+function view(name: "plan" | "play"): void {
+  for (const one of ["plan", "play"]) {
+    by(one).hidden = one !== name;
+    by(`view-${one}`).setAttribute("aria-pressed", String(one === name));
+  }
+}
+
+function wire(): void {
+  by("view-plan").onclick = () => view("plan");
+  by("view-play").onclick = () => view("play");
+  by<HTMLInputElement>("search").oninput = ({ target }) => tree.find((target as HTMLInputElement).value);
+  by("scheduler").onchange = () => {
+    play.reset();
+    void work();
+  };
+  by("beside").onchange = () => play.reset();
+  by("add").onclick = () => {
+    const name = prompt("Name of the new class");
+    if (name) edit(addClass(editor.text, name, tree.chosen, "weight", "1"));
+  };
+  by("rename").onclick = () => {
+    const name = tree.chosen;
+    const to = name && prompt(`New name of ${name}`, name);
+    if (name && to) {
+      tree.chosen = to;
+      edit(renameClass(editor.text, name, to));
+    }
+  };
+  by("remove").onclick = () => {
+    if (tree.chosen) edit(removeClass(editor.text, tree.chosen));
+  };
+  const schedulers = () => [chosenScheduler(), ...(by<HTMLSelectElement>("beside").value ? [by<HTMLSelectElement>("beside").value] : [])];
+  by("run").onclick = () => check && void play.run(editor.text, check, schedulers());
+  by("step").onclick = () => check && void play.step(editor.text, check, schedulers());
+  by("apply").onclick = () => check && void play.apply(editor.text, check);
+  by("share").onclick = async () => {
+    const link = location.href.replace(/#.*/, "") + (await toFragment(editor.text));
+    history.replaceState(null, "", link);
+    await navigator.clipboard?.writeText(link).catch(() => undefined);
+    notice("The address of this page holds the file now.");
+  };
+  by("download").onclick = () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([editor.text], { type: "application/toml" }));
+    link.download = "link.toml";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const examples = by<HTMLSelectElement>("example");
+  EXAMPLES.forEach(({ title }, at) => examples.append(new Option(title, String(at))));
+  examples.onchange = () => load(EXAMPLES[Number(examples.value)]?.text ?? "");
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    const file = event.dataTransfer?.files[0];
+    if (file) void take(file);
+  });
+}
+
+/** Longest file that is read, in bytes. */
+const LONGEST = 16 << 20;
+
+async function take(file: File): Promise<void> {
+  if (file.size > LONGEST) notice(`${file.name} has ${file.size} B; the page takes up to ${LONGEST} B, the command line more`);
+  else load(await file.text());
+}
+
+function load(text: string): void {
+  play.reset();
+  demands.clear();
+  tree.chosen = null;
+  editor.text = text;
+}
+
+async function begin(): Promise<void> {
+  wire();
+  try {
+    const text = await fromFragment(location.hash);
+    load(text ?? EXAMPLES[0]?.text ?? "");
+  } catch (error) {
+    load(EXAMPLES[0]?.text ?? "");
+    notice((error as Error).message);
+  }
+  addEventListener("hashchange", () => void fromFragment(location.hash).then((text) => text !== null && load(text), (error: Error) => notice(error.message)));
+  const { schedulers } = await engine.ask<SchedulersDocument>({ do: "schedulers" });
+  for (const [id, first] of [["scheduler", "of the file"], ["beside", "none"]] as const) {
+    by<HTMLSelectElement>(id).append(new Option(first, ""), ...schedulers.map(({ name }) => new Option(name, name)));
+  }
+}
+
+// For tests, and for whoever opens the console.
+Object.assign(window, { fairlink: { text: (request: object) => engine.text(request), load } });
+
+begin().catch((error: Error) => tell(error.message));

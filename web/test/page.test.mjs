@@ -1,0 +1,220 @@
+// The page in Chromium, as a person uses it. `scripts/web --test` runs it.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createServer } from "node:http";
+import { readFile, mkdtemp, writeFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+
+const dist = new URL("../dist/", import.meta.url);
+const kinds = { html: "text/html", js: "text/javascript", css: "text/css", wasm: "application/wasm" };
+let browser, server, address;
+
+before(async () => {
+  server = createServer(async (request, response) => {
+    const name = new URL(request.url, "http://page").pathname.slice(1) || "index.html";
+    try {
+      const body = await readFile(new URL(name, dist));
+      response.writeHead(200, { "content-type": kinds[name.split(".").at(-1)] ?? "text/plain" }).end(body);
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  address = `http://127.0.0.1:${server.address().port}/`;
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+});
+
+after(async () => {
+  await browser?.close();
+  server?.close();
+});
+
+/** Opens the page; the test fails on any error of the page itself. */
+async function open(options = {}, at = address) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.errors = [];
+  page.on("pageerror", (error) => page.errors.push(String(error)));
+  page.on("console", (line) => line.type() === "error" && page.errors.push(line.text()));
+  await page.goto(at);
+  await page.waitForSelector(".row");
+  return page;
+}
+
+async function close(page) {
+  assert.deepEqual(page.errors, []);
+  await page.context().close();
+}
+
+const LINK = `# The line to the office.
+[link]
+rate = "10mbit"   # of the provider
+[[class]]
+name = "voice"
+guarantee = "2mbit"
+[[class]]
+name = "data"
+guarantee = "8mbit"
+`;
+
+async function type(page, text) {
+  await page.click(".cm-content");
+  await page.keyboard.press("Control+a");
+  await page.keyboard.press("Delete");
+  await page.evaluate((text) => document.execCommand("insertText", false, text), text);
+}
+
+const rates = (page) => page.$$eval(".row", (rows) => Object.fromEntries(rows.map((row) => [row.firstChild.textContent.replace(/[▾▸]/, ""), row.querySelector(".rate").textContent])));
+const text = (page) => page.$eval(".cm-content", (content) => [...content.querySelectorAll(".cm-line")].map((line) => line.textContent).join("\n"));
+/** Waits until the tree has exactly these classes. */
+const shows = (page, ...names) => until(page, (names) => [...document.querySelectorAll(".row")].map((row) => row.firstChild.textContent.replace(/[▾▸]/, "")).join() === names, names.join());
+const until = (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: 20000 });
+
+test("shares follow the file, and demands of leaves", async () => {
+  const page = await open();
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  assert.deepEqual(await rates(page), { voice: "2 Mbit/s", data: "8 Mbit/s" });
+  await page.selectOption('select[data-name="data"]', "0");
+  await until(page, () => document.querySelector(".rate").textContent === "10 Mbit/s");
+  assert.deepEqual(await rates(page), { voice: "10 Mbit/s", data: "0 bit/s" });
+  await close(page);
+});
+
+test("a problem is shown at its place, and the last good result stays", async () => {
+  const page = await open();
+  await type(page, LINK.replace("guarantee = \"8mbit\"", "garantee = \"8mbit\""));
+  await until(page, () => document.querySelector("#message").textContent.includes("line 9"));
+  assert.match(await page.textContent("#message"), /guarantee/);
+  assert.equal(await page.locator(".cm-lintRange-error").textContent(), "garantee");
+  await close(page);
+});
+
+test("a slider changes the number in the file, and nothing else of it", async () => {
+  const page = await open();
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  await page.click(".row:has-text('voice')");
+  await page.waitForSelector("#details input[type=range]");
+  await page.$eval("#details input[type=range]", (range) => {
+    range.value = "100";
+    range.dispatchEvent(new Event("input"));
+  });
+  assert.equal(await text(page), LINK.replace("2mbit", "1mbit").replace(/\n$/, "\n"));
+  await until(page, () => [...document.querySelectorAll(".rate")].some((rate) => rate.textContent === "1.11 Mbit/s"));
+  await close(page);
+});
+
+test("classes are added, renamed and removed in the file", async () => {
+  const page = await open();
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  const answers = ["video", "films"];
+  page.on("dialog", (dialog) => dialog.accept(answers.shift()));
+  await page.click("#add");
+  await until(page, () => document.querySelector("#message").textContent.includes("weight"));
+  // Beside guarantees it needs one, too.
+  await type(page, (await text(page)).replace('weight = 1', 'guarantee = "1mbit"').replace("8mbit", "7mbit"));
+  await shows(page, "voice", "data", "video");
+  await page.click(".row:has-text('video')");
+  await page.click("#rename");
+  await shows(page, "voice", "data", "films");
+  assert.match(await text(page), /name = "films"/);
+  await page.click("#remove");
+  await shows(page, "voice", "data");
+  assert.equal((await text(page)).replace("7mbit", "8mbit").trim(), LINK.trim());
+  await close(page);
+});
+
+test("what the page computes is what the command line prints", async (context) => {
+  const fairlink = process.env.FAIRLINK;
+  if (!fairlink) return context.skip("FAIRLINK names no program");
+  const dir = await mkdtemp(join(tmpdir(), "fairlink-page-"));
+  const page = await open();
+  for (const [arguments_, request] of [
+    [["check"], { do: "check" }],
+    [["fluid"], { do: "fluid" }],
+    [["explain", "--class", "voice"], { do: "explain", class: "voice" }],
+  ]) {
+    const file = join(dir, "link.toml");
+    await writeFile(file, LINK);
+    const { stdout } = await promisify(execFile)(fairlink, [arguments_[0], file, ...arguments_.slice(1), "--json"]);
+    const answer = await page.evaluate((request) => window.fairlink.text(request), { ...request, link: LINK });
+    const compact = stdout.trim().replace(/\n\s*/g, "").replaceAll('": ', '":');
+    assert.equal(answer, `{"answer":${compact}}`);
+  }
+  await rm(dir, { recursive: true });
+  await close(page);
+});
+
+test("a simulation runs, pauses, and goes on with a changed file", async () => {
+  const page = await open();
+  const sources = `duration = "4s"\n${LINK}[[source]]\nclass = "voice"\nmodel = "greedy"\npacket = "1000B"\n[[source]]\nclass = "data"\nmodel = "greedy"\npacket = "1000B"\n`;
+  await type(page, sources);
+  await shows(page, "voice", "data");
+  await page.click("#view-play");
+  for (let step = 0; step < 10; step += 1) {
+    await page.click("#step");
+    await until(page, (at) => document.querySelector("#clock").textContent === at, `${((step + 1) * 0.02).toFixed(2)} s`);
+  }
+  await type(page, sources.replace("2mbit", "5mbit").replace("8mbit", "5mbit"));
+  await until(page, () => [...document.querySelectorAll(".rate")].every((rate) => rate.textContent === "5 Mbit/s"));
+  await page.click("#apply");
+  await page.click("#run");
+  await until(page, () => document.querySelector("#clock").textContent.includes("the end"));
+  // Nearly all of the time with half of the link.
+  const sent = await page.$eval(".results tr:nth-child(2) td:nth-child(2)", (cell) => cell.textContent);
+  assert.match(sent, /^4\.[6-9]\d* Mbit\/s$/);
+  assert.equal(await page.textContent("#notice"), "");
+  await close(page);
+});
+
+test("a link holds the file, and one that was cut is told", async () => {
+  const page = await open();
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  await page.click("#share");
+  await until(page, () => location.hash.startsWith("#1,"));
+  const link = page.url();
+  const other = await open({}, link);
+  await shows(other, "voice", "data");
+  assert.equal(await text(other), await text(page));
+  await close(other);
+  const cut = await open({}, link.slice(0, -20));
+  await until(cut, () => document.querySelector("#notice").textContent.includes("incomplete"));
+  await close(cut);
+  await close(page);
+});
+
+test("ten thousand classes scroll, and are found", async () => {
+  const page = await open();
+  const many = `[link]\nrate = "10gbit"\n${Array.from({ length: 10000 }, (_, at) => `[[class]]\nname = "c${at}"\nweight = 1\n`).join("")}`;
+  await page.evaluate((text) => window.fairlink.load(text), many);
+  await until(page, () => document.querySelector("#summary").textContent.includes("10000 leaves"));
+  assert.ok((await page.$$(".row")).length < 60);
+  await page.fill("#search", "c9999");
+  await until(page, () => document.querySelectorAll(".row").length === 1);
+  assert.deepEqual(await rates(page), { c9999: "1 Mbit/s" });
+  await close(page);
+});
+
+test("it works from a disk, without a server", async () => {
+  const page = await open({}, new URL("index.html", dist).href);
+  await until(page, () => document.querySelectorAll(".row").length > 0);
+  await close(page);
+});
+
+test("it fits a telephone, in the dark, and by keyboard", async () => {
+  const page = await open({ viewport: { width: 390, height: 800 }, colorScheme: "dark" });
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing is wider than the screen");
+  await page.focus("#tree");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await until(page, () => document.querySelector("#details h2"));
+  assert.equal(await page.locator('[aria-selected="true"]').count(), 1);
+  await close(page);
+});
