@@ -11,28 +11,17 @@
 //! [af_packet].
 #![forbid(unsafe_code)]
 
-#[path = "../tests/support/cables.rs"]
-mod cables;
-#[path = "../tests/support/machines.rs"]
-mod machines;
-#[path = "../tests/support/shared_tcp.rs"]
-mod shared_tcp;
-
-use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fairlink_config::link::Gso;
-use fairlink_core::QueueKind;
-use fairlink_net::{BackendChoice, Gateway, GatewayConfig, Pacing};
-use fairlink_testbed::enter_private_namespace;
+use fairlink_core::{QueueKind, registry};
+use fairlink_net::{BackendChoice, GatewayConfig, GatewayStats, Pacing};
+use fairlink_testbed::{
+    SHARED_PERCENT, SharedTcp, SharedTcpStage, USER_DATA, enter_private_namespace, shared_config, shared_link,
+};
 
-use crate::cables::cables;
-use crate::machines::{default_offloads, ip};
-use crate::shared_tcp::{LIMIT, PERCENT, PORTS, Shared, USERS_PART, config, share};
-
-/// Environment variable with the run of a process; absent in the first process, which starts one for each run.
-const VARIABLE: &str = "FAIRLINK_TCP_TABLE_RUN";
 /// Schedulers and queues. With `/auto` behind its name, a scheduler has super-frames in pieces of 0.25 ms.
 const SHARERS: [[&str; 2]; 9] = [
     ["bridge", ""],
@@ -57,121 +46,77 @@ struct Run {
     backend: BackendChoice,
 }
 
-fn tc(arguments: &str) -> Result<(), String> {
-    let output = Command::new("tc").args(arguments.split(' ')).output().map_err(|why| format!("tc: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("tc {arguments}: {said}")) }
-}
-
-/// A bridge in the gateway's place.
-fn bridge() -> Result<(), String> {
-    ip("link add bridge type bridge stp_state 0 mcast_snooping 0")?;
-    for port in ["in", "out"] {
-        ip(&format!("link set {port} master bridge"))?;
-    }
-    ip("link set bridge up")
-}
-
-/// The kernel's HTB at `out`, with the gateway's classes.
-fn kernel_htb(mbit: u64, leaf: &str) -> Result<(), String> {
-    tc("qdisc add dev out root handle 1: htb default 13")?;
-    tc(&format!("class add dev out parent 1: classid 1:1 htb rate {mbit}mbit ceil {mbit}mbit quantum 1514"))?;
-    for (index, percent) in (1..).zip(PERCENT) {
-        let rate = mbit * percent * 10;
-        let quantum = 1514 * percent / 10;
-        tc(&format!(
-            "class add dev out parent 1:1 classid 1:1{index} htb rate {rate}kbit ceil {mbit}mbit quantum {quantum}"
-        ))?;
-        let queue = if leaf == FIFO { "pfifo" } else { leaf };
-        tc(&format!("qdisc add dev out parent 1:1{index} {queue} limit {LIMIT}"))?;
-        let port = PORTS[index - 1];
-        tc(&format!("filter add dev out parent 1: protocol ip u32 match ip dport {port} 0xffff flowid 1:1{index}"))?;
-    }
-    Ok(())
-}
-
-/// One run, in this process.
-fn play(sharer: &str, leaf: &str, mbit: u64, run: Run) -> Result<(), String> {
+/// One run.
+fn play(
+    stage: &SharedTcpStage,
+    [sharer, leaf]: [&str; 2],
+    mbit: u64,
+    run: Run,
+) -> Result<(SharedTcp, Option<GatewayStats>), String> {
     let Run { seconds, connections, pacing, backend } = run;
-    let namespace = enter_private_namespace().map_err(|error| error.to_string())?;
-    cables();
-    default_offloads(&["gen", "in", "out", "sink"]);
-    let wait = |stop: &AtomicBool| {
-        while !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        None
+    let (span, never) = (Duration::from_secs(seconds), AtomicBool::new(false));
+    let queue = if leaf == FQ_CODEL { QueueKind::FqCoDel } else { QueueKind::Fifo };
+    let link = shared_link(mbit * 1_000_000, queue).map_err(|error| error.to_string())?;
+    let over_bridge = |link| {
+        let ran = stage.over_bridge(link, connections, span, &never);
+        ran.map(|(shared, _)| (shared, None)).map_err(|error| error.to_string())
     };
-    let (shared, stats) = match sharer {
-        "bridge" | "kernel-htb" => {
-            bridge()?;
-            if sharer == "kernel-htb" {
-                kernel_htb(mbit, leaf)?;
-            }
-            share(wait, connections, seconds * 1000)?
-        }
+    match sharer {
+        "bridge" => over_bridge(None),
+        "kernel-htb" => over_bridge(Some(&link)),
         scheduler => {
-            let queue = if leaf == FIFO { QueueKind::Fifo } else { QueueKind::FqCoDel };
             let (scheduler, gso) = match scheduler.strip_suffix("/auto") {
                 Some(scheduler) => (scheduler, Gso::Whole(Gso::AUTO)),
                 None => (scheduler, Gso::Split),
             };
-            let config = GatewayConfig { pacing, backend, gso, ..config(mbit * 1_000_000, scheduler, queue) };
-            let gateway = Gateway::open(config).map_err(|error| error.to_string())?;
-            share(
-                |stop| Some(gateway.run(stop).unwrap_or_else(|error| panic!("{error}"))),
-                connections,
-                seconds * 1000,
-            )?
+            let scheduler = registry::find(scheduler).ok_or_else(|| format!("no scheduler {scheduler}"))?;
+            let config = shared_config(SharedTcpStage::PORTS, link, scheduler);
+            let config = GatewayConfig { pacing, backend, gso, ..config };
+            let (shared, stats) =
+                stage.over_gateway(config, connections, span, &never).map_err(|error| error.to_string())?;
+            if stats.gateway().balanced {
+                Ok((shared, Some(stats)))
+            } else {
+                Err(format!("the counters are inconsistent: {stats:?}"))
+            }
         }
-    };
-    let _ = namespace;
-    show(&format!("{sharer} {leaf}"), mbit, &shared);
-    match stats {
-        Some(stats) if stats.gateway().balanced => {
-            // The backend in use: another may have replaced the requested one.
-            let movers: Vec<&str> =
-                stats.gateway().interfaces.iter().map(|interface| interface.backend.as_str()).collect();
-            let movers = movers.join(", ");
-            println!(
-                "   {:>4.0} %{:>7.0} ms  {movers}",
-                stats.gateway().time.processor * 100.0,
-                stats.gateway().forfeited_s * 1e3
-            );
-        }
-        Some(stats) => return Err(format!("the counters are inconsistent: {stats:?}")),
-        None => println!(),
     }
-    Ok(())
 }
 
-fn show(sharer: &str, mbit: u64, shared: &Shared) {
-    print!("{mbit:>5} {sharer:<20}");
-    for (percent, goodput) in PERCENT.iter().zip(shared.goodput) {
-        let ideal = (mbit * percent) as f64 * 1e4 * USERS_PART;
+fn show([sharer, leaf]: [&str; 2], mbit: u64, shared: &SharedTcp, stats: Option<&GatewayStats>) {
+    print!("{mbit:>5} {:<20}", format!("{sharer} {leaf}"));
+    for (percent, goodput) in SHARED_PERCENT.iter().zip(shared.goodput_bps) {
+        let ideal = (mbit * percent) as f64 * 1e4 * USER_DATA;
         print!("{:>8.2} ({:>5.1} %)", goodput / 1e6, 100.0 * goodput / ideal);
     }
-    let all: f64 = shared.goodput.iter().sum();
-    print!("{:>9.2} ({:>5.1} %)", all / 1e6, all / (mbit as f64 * 1e4 * USERS_PART));
-    print!("{:>8.2}{:>8.2}{:>5}", shared.echo_ms(50), shared.echo_ms(99), shared.unanswered);
+    let all: f64 = shared.goodput_bps.iter().sum();
+    print!("{:>9.2} ({:>5.1} %)", all / 1e6, all / (mbit as f64 * 1e4 * USER_DATA));
+    let echo_ms = |percent| shared.echo(percent).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+    print!("{:>8.2}{:>8.2}{:>5}", echo_ms(50), echo_ms(99), shared.unanswered);
+    let Some(stats) = stats else { return println!() };
+    // The backend in use: another may have replaced the requested one.
+    let movers: Vec<&str> = stats.gateway().interfaces.iter().map(|interface| interface.backend.as_str()).collect();
+    let movers = movers.join(", ");
+    println!(
+        "   {:>4.0} %{:>7.0} ms  {movers}",
+        stats.gateway().time.processor * 100.0,
+        stats.gateway().forfeited_s * 1e3
+    );
 }
 
-/// Starts a process for each run, one after the other.
+/// All runs, one after the other.
 fn all(rates: &[u64], run: Run) -> Result<(), String> {
+    let namespace = enter_private_namespace().map_err(|error| error.to_string())?;
+    let stage = SharedTcpStage::new(&namespace).map_err(|error| error.to_string())?;
     println!(
         "{:>5} {:<20}{:>18}{:>18}{:>18}{:>19}{:>17}{:>5}  gateway's processor, lost time, backends in and out",
         "Mbit", "", "60 %", "30 %", "10 %", "all", " echo p50, p99 ms", "lost"
     );
-    for mbit in rates {
-        for [sharer, leaf] in SHARERS {
-            let Run { seconds, connections, pacing, backend } = run;
-            let run = format!("{sharer};{leaf};{mbit};{seconds};{connections};{};{}", pacing.name(), backend.name());
-            let program = std::env::current_exe().map_err(|error| error.to_string())?;
-            let output = Command::new(program).env(VARIABLE, run).output().map_err(|error| error.to_string())?;
-            print!("{}", String::from_utf8_lossy(&output.stdout));
-            if !output.status.success() {
-                let sharer = format!("{sharer} {leaf}");
-                println!("{mbit:>5} {sharer:<20} SKIPPED: {}", String::from_utf8_lossy(&output.stderr).trim());
+    for &mbit in rates {
+        for sharer in SHARERS {
+            match play(&stage, sharer, mbit, run) {
+                Ok((shared, stats)) => show(sharer, mbit, &shared, stats.as_ref()),
+                Err(why) => println!("{mbit:>5} {:<20} SKIPPED: {why}", sharer.join(" ")),
             }
         }
     }
@@ -187,17 +132,6 @@ fn backend_named(name: &str) -> Result<BackendChoice, String> {
 }
 
 fn run() -> Result<(), String> {
-    if let Ok(run) = std::env::var(VARIABLE) {
-        let words: Vec<&str> = run.split(';').collect();
-        let [sharer, leaf, mbit, seconds, connections, pacing, backend] = words[..] else {
-            return Err(format!("no run: {run}"));
-        };
-        let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
-        let connections = u32::try_from(number(connections)?).map_err(|error| error.to_string())?;
-        let run =
-            Run { seconds: number(seconds)?, connections, pacing: mode(pacing)?, backend: backend_named(backend)? };
-        return play(sharer, leaf, number(mbit)?, run);
-    }
     let mut rates = Vec::new();
     let mut run = Run { seconds: 5, connections: 1, pacing: Pacing::Precise, backend: BackendChoice::AfPacket };
     let mut arguments = std::env::args().skip(1);

@@ -1,7 +1,8 @@
 //! The kernel's own HTB for the tree of a link file, for comparison with our schedulers on real packets. Its name is
 //! `kernel-htb`; it needs the `tc` program.
 //!
-//! Frames select their class by `SO_PRIORITY`, which HTB interprets as a class number ([`KernelHtb::priorities`]).
+//! Frames select their class by `SO_PRIORITY`, which HTB interprets as a class number ([`KernelHtb::priorities`]). Frames
+//! that a bridge forwards have lost it: there the destination port selects the class ([`KernelHtb::install_by_port`]).
 //! Every class's guarantee is its HTB rate. Its ceil is its ceiling, or the link's rate if it has none.
 //!
 //! HTB shares excess bandwidth by the quanta of the leaves. They are in proportion to the leaves' rates. The smallest
@@ -14,7 +15,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairlink_core::{ClassId, Hierarchy, Share};
+use fairlink_core::{ClassId, Hierarchy, QueueKind, Share};
 
 /// Smallest quantum in bytes: the largest frame with its Ethernet header, so that each turn of a class sends a frame.
 pub(crate) const MIN_QUANTUM: u64 = 1_514;
@@ -90,16 +91,30 @@ impl KernelHtb {
     /// # Errors
     /// [`TcError`]: no `tc`, too many classes, or a failure of `tc`.
     pub fn install(interface: &str, tree: &Hierarchy) -> Result<Self, TcError> {
-        Self::install_with(&find_tc().ok_or(TcError::Missing)?, interface, tree)
+        Self::install_with(&find_tc().ok_or(TcError::Missing)?, interface, tree, &[])
     }
 
-    fn install_with(program: &Path, interface: &str, tree: &Hierarchy) -> Result<Self, TcError> {
+    /// As [`install`](Self::install), but the destination port of a packet of IPv4 selects its class. The last leaf of
+    /// `tree` is the default class. The kernel tries the `ports` one after the other.
+    ///
+    /// # Errors
+    /// [`TcError`].
+    pub fn install_by_port(interface: &str, tree: &Hierarchy, ports: &[(ClassId, u16)]) -> Result<Self, TcError> {
+        Self::install_with(&find_tc().ok_or(TcError::Missing)?, interface, tree, ports)
+    }
+
+    fn install_with(
+        program: &Path,
+        interface: &str,
+        tree: &Hierarchy,
+        ports: &[(ClassId, u16)],
+    ) -> Result<Self, TcError> {
         if tree.len() > MAX_CLASSES {
             return Err(TcError::TooManyClasses { classes: tree.len() });
         }
         // Constructed before the setup, so that a failure half-way removes the parts.
         let htb = Self { program: program.to_owned(), interface: interface.to_owned(), quanta: quanta(tree) };
-        run(program, &["-batch", "-"], &commands(interface, tree, &htb.quanta))?;
+        run(program, &["-batch", "-"], &commands(interface, tree, &htb.quanta, ports))?;
         Ok(htb)
     }
 
@@ -167,9 +182,13 @@ fn quanta(tree: &Hierarchy) -> Vec<(ClassId, u64)> {
 }
 
 /// The commands for `tc -batch`.
-fn commands(interface: &str, tree: &Hierarchy, quanta: &[(ClassId, u64)]) -> String {
+fn commands(interface: &str, tree: &Hierarchy, quanta: &[(ClassId, u64)], ports: &[(ClassId, u16)]) -> String {
     let link = tree.link().rate.bps();
-    let mut text = format!("qdisc replace dev {interface} root handle 1: htb\n");
+    let default = match tree.leaves().last() {
+        Some(&leaf) if !ports.is_empty() => format!(" default {:x}", minor(leaf)),
+        _ => String::new(),
+    };
+    let mut text = format!("qdisc replace dev {interface} root handle 1: htb{default}\n");
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         text.write_fmt(arguments).and_then(|()| text.write_char('\n')).expect("writing to a string does not fail");
     };
@@ -192,8 +211,15 @@ fn commands(interface: &str, tree: &Hierarchy, quanta: &[(ClassId, u64)]) -> Str
             "class add dev {interface} parent {parent} classid 1:{minor:x} htb rate {rate}bit ceil {ceil}bit quantum {quantum}{optional}"
         ));
         if tree.is_leaf(class) {
-            line(format_args!("qdisc add dev {interface} parent 1:{minor:x} pfifo limit {QUEUE}"));
+            let queue = if config.queue == QueueKind::FqCoDel { "fq_codel" } else { "pfifo" };
+            line(format_args!("qdisc add dev {interface} parent 1:{minor:x} {queue} limit {QUEUE}"));
         }
+    }
+    for &(class, port) in ports {
+        let minor = minor(class);
+        line(format_args!(
+            "filter add dev {interface} parent 1: protocol ip u32 match ip dport {port} 0xffff flowid 1:{minor:x}"
+        ));
     }
     text
 }
@@ -288,7 +314,16 @@ qdisc add dev v0 parent 1:3 pfifo limit 1000
 class add dev v0 parent 1:2 classid 1:4 htb rate 24000000bit ceil 100000000bit quantum 6056
 qdisc add dev v0 parent 1:4 pfifo limit 1000
 ";
-        assert_eq!(commands("v0", &tree, &quanta(&tree)), expected);
+        assert_eq!(commands("v0", &tree, &quanta(&tree), &[]), expected);
+    }
+
+    #[test]
+    fn ports_select_classes_and_the_last_leaf_is_the_default() {
+        let tree = tree(&[6_000_000, 24_000_000]);
+        let text = commands("v0", &tree, &quanta(&tree), &[(ClassId(2), 5001)]);
+        assert!(text.starts_with("qdisc replace dev v0 root handle 1: htb default 4\n"), "{text}");
+        let filter = "filter add dev v0 parent 1: protocol ip u32 match ip dport 5001 0xffff flowid 1:3\n";
+        assert!(text.ends_with(filter), "{text}");
     }
 
     #[test]

@@ -14,6 +14,10 @@ mod addressing;
 #[cfg(target_os = "linux")]
 mod bench;
 #[cfg(target_os = "linux")]
+mod bridge;
+#[cfg(target_os = "linux")]
+mod counters;
+#[cfg(target_os = "linux")]
 mod departures;
 #[cfg(target_os = "linux")]
 mod generator;
@@ -32,11 +36,15 @@ mod receiver;
 #[cfg(target_os = "linux")]
 mod scripted;
 #[cfg(target_os = "linux")]
+mod shared_tcp;
+#[cfg(target_os = "linux")]
 mod stage;
 #[cfg(target_os = "linux")]
 mod tally;
 #[cfg(target_os = "linux")]
 mod tcp;
+#[cfg(target_os = "linux")]
+mod threads;
 #[cfg(target_os = "linux")]
 mod veth;
 
@@ -51,6 +59,8 @@ pub use {
         GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, GatewayThroughput, gateway_bench,
         gateway_throughput,
     },
+    bridge::Bridge,
+    counters::{PacketCounters, packet_counters},
     generator::{ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes},
     kernel_htb::{KernelCount, KernelHtb, TcError},
     netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
@@ -58,8 +68,9 @@ pub use {
     reassembly::{ClassDatagrams, Datagrams},
     receiver::{Receiver, ReceiverConfig, ReceiverError, Window},
     scripted::{InterfaceReport, NoInterface, run_together, script_generators},
+    shared_tcp::{SHARED_PERCENT, SharedTcp, SharedTcpError, SharedTcpStage, USER_DATA, shared_config, shared_link},
     stage::{DemoError, Shaper, Stage},
     tally::{DelayClock, Delivered, FlowReport, ReceiverReport, Seen, SenderClock},
     tcp::{TcpClient, TcpClientReport, TcpConfig, TcpError, TcpExchange, TcpServer, TcpServerReport},
-    veth::lay_cables,
+    veth::{default_offloads, lay_cables},
 };

@@ -5,8 +5,8 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-use crate::bench::join;
 use crate::netns::{NamespaceError, PrivateNamespace, enter_private_namespace};
+use crate::threads::join;
 use fairlink_net::system as sys;
 use fairlink_net::system::{NETLINK_HEADER, acknowledgement, address, push_attribute, request};
 use fairlink_net::system::{move_to, wait_until_running};

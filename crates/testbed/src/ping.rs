@@ -15,10 +15,10 @@ use fairlink_core::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::bench::join;
 use crate::machine::Machine;
 use crate::netns::{NamespaceError, PrivateNamespace};
 use crate::tcp::{TcpClient, TcpConfig, TcpError, TcpSent, TcpServer};
+use crate::threads::{SetAtEnd, join};
 use crate::veth;
 use fairlink_net::system as sys;
 use fairlink_net::{Gateway, GatewayConfig, OpenError, RunError};
@@ -293,14 +293,6 @@ impl PingStage {
             duration: Nanos((plan.settle + plan.loaded).as_nanos() as u64),
         };
         Ok(self.laptop.within(|| TcpClient::open(config)).map_err(system("enter a namespace"))??)
-    }
-}
-
-struct SetAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

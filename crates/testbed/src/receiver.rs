@@ -53,6 +53,9 @@ pub struct ReceiverConfig {
     pub duration: Option<Duration>,
     /// Processor to keep the receiving thread on; any when absent.
     pub cpu: Option<usize>,
+    /// If present, only UDP over IPv4 from this port, without VLAN tags and IP options, is received. The kernel discards
+    /// the other frames before it copies them.
+    pub from_port: Option<u16>,
 }
 
 impl ReceiverConfig {
@@ -69,6 +72,7 @@ impl ReceiverConfig {
             spans: Vec::new(),
             duration: None,
             cpu: None,
+            from_port: None,
         }
     }
 }
@@ -142,6 +146,9 @@ impl Receiver {
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(system("SO_TIMESTAMPNS"))?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)
             .map_err(system("PACKET_IGNORE_OUTGOING"))?;
+        if let Some(port) = config.from_port {
+            packet_socket::accept_udp_from(&socket, port).map_err(system("SO_ATTACH_FILTER"))?;
+        }
         // Frames to other stations are measured, too.
         packet_socket::make_promiscuous(&socket, index).map_err(system("PACKET_ADD_MEMBERSHIP"))?;
         packet_socket::bind(&socket, index, libc::ETH_P_ALL as u16).map_err(system("bind"))?;

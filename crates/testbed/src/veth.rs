@@ -4,7 +4,7 @@ use std::io;
 
 use fairlink_net::system as sys;
 use fairlink_net::system::{Pair, wait_until_running};
-use fairlink_net::{Offload, system as ethtool};
+use fairlink_net::{Offload, set_offload, system as ethtool};
 
 /// Both ends have the mtu and the queue length of an Ethernet interface.
 const CABLE: Pair<'static> = Pair { mtu: 1500, queue: 1000, alias: "" };
@@ -26,4 +26,18 @@ pub fn lay_cables(pairs: &[(&str, &str)]) -> io::Result<()> {
         sys::set_interface_up(peer, true)?;
     }
     pairs.iter().flat_map(|&(name, peer)| [name, peer]).try_for_each(wait_until_running)
+}
+
+/// Turns on the default offloads of a virtual cable at these ends: segmentation and checksums are left to others.
+///
+/// # Errors
+/// The kernel's answer, with the interface and the offload.
+pub fn default_offloads(names: &[&str]) -> io::Result<()> {
+    for name in names {
+        for offload in OFFLOADS {
+            set_offload(name, offload, true)
+                .map_err(|error| io::Error::new(error.kind(), format!("{name}: {offload:?}: {error}")))?;
+        }
+    }
+    Ok(())
 }

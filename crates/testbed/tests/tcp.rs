@@ -8,29 +8,31 @@ mod cables;
 mod machines;
 #[path = "support/over_xdp.rs"]
 mod over_xdp;
-#[path = "support/shared_tcp.rs"]
-mod shared_tcp;
 mod support;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{Amount, QueueKind};
-use fairlink_net::{Gateway, GatewayStats, Offload, set_offload};
+use fairlink_core::{Amount, QueueKind, registry};
+use fairlink_net::{Gateway, GatewayConfig, GatewayStats, Offload, set_offload};
 use fairlink_report::DropCause;
-use fairlink_testbed::PrivateNamespace;
+use fairlink_testbed::{
+    PrivateNamespace, SHARED_PERCENT, SharedTcpError, SharedTcpStage, USER_DATA, packet_counters, shared_config,
+    shared_link,
+};
 
-use crate::cables::{cables, over_af_xdp};
+use crate::cables::{backend, cables, over_af_xdp};
 use crate::machines::{between, default_offloads};
-use crate::shared_tcp::{PERCENT, USERS_PART, config, share};
 
 fn main() -> ExitCode {
     let tests: &[support::Test] = &[
         ("tcp_with_default_offloads_arrives_as_it_was_sent_in_both_directions", tcp_arrives_as_it_was_sent),
         ("checksums_that_the_interfaces_finish_are_right_in_every_segment", checksums_that_the_interfaces_finish),
         ("tcp_with_default_offloads_shares_by_guarantees", tcp_shares_by_guarantees),
+        ("tcp_through_a_bridge_is_classified_by_the_kernels_htb", tcp_is_classified_by_the_kernels_htb),
     ];
     support::main_also(
         tests,
@@ -89,6 +91,13 @@ fn checksum_errors() -> u64 {
     errors
 }
 
+/// A gateway with the classes of shared TCP, each with FQ-CoDel.
+fn config(ports: [&str; 2], bps: u64) -> GatewayConfig {
+    let link = shared_link(bps, QueueKind::FqCoDel).unwrap();
+    let config = shared_config(ports, link, registry::find("hls").unwrap());
+    GatewayConfig { backend: backend(), ..config }
+}
+
 /// Checks the invariants of every run.
 fn check(stats: &GatewayStats) {
     assert!(stats.gateway().balanced, "{stats:?}");
@@ -122,7 +131,7 @@ fn check(stats: &GatewayStats) {
 
 /// Sends and checks in both directions, and checks for wrong checksums at both machines.
 fn both_ways() {
-    let gateway = Gateway::open(config(1_000_000_000, "hls", QueueKind::FqCoDel)).unwrap();
+    let gateway = Gateway::open(config(["in", "out"], 1_000_000_000)).unwrap();
     let ran = between(
         gateway,
         || {
@@ -167,27 +176,41 @@ fn checksums_that_the_interfaces_finish(_: &PrivateNamespace) {
     both_ways();
 }
 
-fn tcp_shares_by_guarantees(_: &PrivateNamespace) {
-    cables();
-    default_offloads(&["gen", "in", "out", "sink"]);
+fn tcp_shares_by_guarantees(namespace: &PrivateNamespace) {
     let bps = 100_000_000;
-    let gateway = Gateway::open(config(bps, "hls", QueueKind::FqCoDel)).unwrap();
-    match share(|stop| gateway.run(stop).unwrap(), 4, 4000) {
-        Err(why) => println!("SKIPPED: {why}"),
-        Ok((shared, stats)) => {
-            check(&stats);
-            for (percent, goodput) in PERCENT.iter().zip(shared.goodput) {
-                let ideal = bps as f64 / 100.0 * *percent as f64 * USERS_PART;
-                println!("{percent} %: {:.2} Mbit/s, {:.1} % of the ideal", goodput / 1e6, 100.0 * goodput / ideal);
-            }
-            println!(
-                "echoes: median {:.2} ms, p99 {:.2} ms, {} lost",
-                shared.echo_ms(50),
-                shared.echo_ms(99),
-                shared.unanswered
-            );
-            // Loosely: a larger guarantee gets more.
-            assert!(shared.goodput.is_sorted_by(|more, less| more > less), "{shared:?}");
-        }
+    let stage = SharedTcpStage::new(namespace).unwrap();
+    let config = config(SharedTcpStage::PORTS, bps);
+    let (shared, stats) = stage.over_gateway(config, 4, Duration::from_secs(4), &AtomicBool::new(false)).unwrap();
+    check(&stats);
+    for (percent, goodput) in SHARED_PERCENT.iter().zip(shared.goodput_bps) {
+        let ideal = bps as f64 / 100.0 * *percent as f64 * USER_DATA;
+        println!("{percent} %: {:.2} Mbit/s, {:.1} % of the ideal", goodput / 1e6, 100.0 * goodput / ideal);
     }
+    println!("echoes: median {:?}, p99 {:?}, {} lost", shared.echo(50), shared.echo(99), shared.unanswered);
+    // Loosely: a larger guarantee gets more.
+    assert!(shared.goodput_bps.is_sorted_by(|more, less| more > less), "{:?}", shared.goodput_bps);
+}
+
+fn tcp_is_classified_by_the_kernels_htb(namespace: &PrivateNamespace) {
+    let stage = SharedTcpStage::new(namespace).unwrap();
+    let link = shared_link(100_000_000, QueueKind::Fifo).unwrap();
+    let stop = AtomicBool::new(false);
+    let span = Duration::from_millis(500);
+    let (shared, counts) = match stage.over_bridge(Some(&link), 1, span, &stop) {
+        Ok(ran) => ran,
+        Err(why @ (SharedTcpError::Bridge(_) | SharedTcpError::Htb(_))) => return println!("SKIPPED: {why}"),
+        Err(why) => panic!("{why}"),
+    };
+    assert!(shared.goodput_bps.iter().all(|&goodput| goodput > 0.0) && !shared.echoes.is_empty(), "{shared:?}");
+    // More than the handshake in each class, and no frame of data in the default class of another.
+    let sent = |class: &_| counts.iter().find(|count| count.class == *class).unwrap().sent_packets;
+    let sent: Vec<u64> = link.leaves().iter().map(sent).collect();
+    assert!(sent.iter().all(|&packets| packets > 10), "{sent:?}");
+    // The same machines again: HTB and its bridge have gone.
+    let (_, counts) = stage.over_bridge(None, 1, span, &stop).unwrap();
+    assert!(counts.is_empty());
+    let packets = packet_counters(SharedTcpStage::PORTS[1]).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    stage.over_gateway(config(SharedTcpStage::PORTS, 100_000_000), 1, span, &stop).unwrap();
+    assert!(packet_counters(SharedTcpStage::PORTS[1]).unwrap().sent > packets.sent, "the gateway took its place");
 }

@@ -40,6 +40,33 @@ pub fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
         ],
         None => vec![nothing],
     };
+    attach(socket, &mut filter)
+}
+
+/// Restricts `socket` to UDP over IPv4 from this port, in frames without VLAN tag and packets without options.
+pub fn accept_udp_from(socket: &OwnedFd, port: u16) -> io::Result<()> {
+    /// Ethernet type and protocol, which are followed by the port at the offset of a header of 20 B.
+    const FIELDS: [(u32, u32, u32); 4] = [
+        (libc::BPF_H, 12, libc::ETH_P_IP as u32),
+        (libc::BPF_B, 14, 0x45),
+        (libc::BPF_B, 23, libc::IPPROTO_UDP as u32),
+        (libc::BPF_H, 34, 0),
+    ];
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = Vec::new();
+    for (left, (size, offset, value)) in (0..FIELDS.len() as u8).rev().zip(FIELDS) {
+        let value = if left == 0 { u32::from(port) } else { value };
+        filter.push(step(libc::BPF_LD | size | libc::BPF_ABS, 0, 0, offset));
+        // Past the remaining pairs and the verdict for a match.
+        filter.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 2 * left + 1, value));
+    }
+    filter.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX));
+    filter.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, 0));
+    attach(socket, &mut filter)
+}
+
+/// Attaches a filter of classic BPF.
+fn attach(socket: &OwnedFd, filter: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = Program { length: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
     // The kernel has copied the filter when this returns.
     sys::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)

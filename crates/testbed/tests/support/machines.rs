@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_net::{Gateway, GatewayStats, Offload, interface, set_offload};
+use fairlink_net::{Gateway, GatewayStats, interface};
 use fairlink_testbed::{TcpClient, TcpConfig, TcpError, TcpExchange, enter_private_namespace};
 
 /// Runs `ip` in the namespace of this thread.
@@ -18,15 +18,9 @@ pub(crate) fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Turns on the default offloads of a veth: segmentation and checksums are left to others.
+/// Turns on the default offloads of a veth.
 pub(crate) fn default_offloads(names: &[&str]) {
-    for name in names {
-        for offload in
-            [Offload::RxChecksum, Offload::TxChecksum, Offload::ScatterGather, Offload::Tso, Offload::Gso, Offload::Gro]
-        {
-            set_offload(name, offload, true).unwrap_or_else(|error| panic!("{name}: {offload:?}: {error}"));
-        }
-    }
+    fairlink_testbed::default_offloads(names).unwrap();
 }
 
 /// Two machines, each a namespace, with a gateway between them: `at_gen` runs at 10.9.0.1, `at_sink` at 10.9.0.2. The
