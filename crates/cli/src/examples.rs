@@ -251,7 +251,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "bench",
         &[
             ("fairlink bench", "Cost per packet of each scheduler on this machine."),
-            ("fairlink bench --gateway", "Packets per second and added delay of the gateway on this machine."),
+            ("fairlink bench --gateway", "The gateway beside the kernel's bridge and HTB on this machine."),
         ],
     ),
     (

@@ -1,80 +1,108 @@
-//! Measures the gateway on this machine: packets per second of one processor, the delay that it adds, and the
-//! scheduler's share of its work, over packet sockets and over AF_XDP. It sends real packets over two virtual cables in
-//! a private network namespace.
+//! Measures the gateway on this machine beside what it replaces: a bridge of the kernel, and a bridge with the kernel's
+//! HTB. Real packets pass between two virtual cables in a private network namespace. Every figure is measured in rounds,
+//! all paths in turn, so that other load of the machine meets them alike.
 //!
-//! *Throughput.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly over the classes.
-//! The link has 1 Tbit/s, so that only the machine limits.
+//! *Throughput and processor time.* A sender repeats 64 prepared frames as fast as the kernel takes them, spread evenly
+//! over the classes. The link has 1 Tbit/s, so that only the machine limits. The same over the bare cable shows the cost
+//! of sending. `bench/work.rs` says what is counted as work.
 //!
-//! *Delay.* A generator sends 10,000 packets/s, once over a bare cable and once through the gateway on an idle link.
-//! Packets are stamped when they are sent, and the kernel times them when they arrive. The gateway adds the difference
-//! of the medians, and of the 99th percentiles.
+//! *Delay.* Probes are stamped when they are sent, 5,000 per second, and the kernel times them when they arrive. They pass
+//! alone, and while half of the path's own rate passes. A path adds the difference to the bare cable.
 //!
-//! On a machine of few processors, sender, gateway and receiver disturb each other. Work of the kernel on behalf of a
-//! sender counts as the sender's. Work is measured in the thread's own processor time, so that time of other threads
-//! counts for no stage.
+//! *TCP.* Three classes are guaranteed 60, 30 and 10 % of a link, which the gateway or HTB shares. The machines at both
+//! ends are network namespaces.
+//!
+//! On a machine of few processors, sender, gateway and receiver disturb each other.
 
+mod delays;
+mod load;
+mod paths;
+mod results;
+mod tcp;
+mod work;
+
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{
-    ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, Share,
-};
+use fairlink_core::{HierarchyError, SchedulerInfo};
 use fairlink_report::Delay;
-use fairlink_traffic::{Model, PacketSize, SourceSpec};
-use schemars::JsonSchema;
-use serde::Serialize;
 use thiserror::Error;
 
-use crate::addressing::{AddressingError, FIRST_PORT, default_matches};
-use crate::generator::{Generator, GeneratorConfig, GeneratorError, Lanes};
+use self::delays::{Delayed, PROBES};
+use self::paths::{lay_cables, why_not};
+use self::work::{Flooded, SoftirqThreads};
+use crate::addressing::AddressingError;
+use crate::generator::GeneratorError;
+use crate::kernel_htb::TcError;
 use crate::netns::PrivateNamespace;
-use crate::receiver::{Receiver, ReceiverConfig, ReceiverError};
-use crate::veth;
-use fairlink_net::BackendKind;
-use fairlink_net::GatewayStats;
-use fairlink_net::Pacing;
-use fairlink_net::{AfPacket, AfPacketOptions};
-use fairlink_net::{Backend, BackendError};
-use fairlink_net::{BackendChoice, Gateway, GatewayConfig, OpenError, Processor, RunError};
-use fairlink_net::{Clock, MonotonicClock};
-use fairlink_net::{FrameInfo, FramePool, FramePoolError};
-use fairlink_net::{FrameTemplate, Headers, Stamp};
-use fairlink_net::{Interface, InterfaceError};
+use crate::receiver::ReceiverError;
+use crate::shared_tcp::SharedTcpError;
+use fairlink_net::{BackendError, BackendKind, FramePoolError, InterfaceError, OpenError, Pacing, RunError};
 
-/// Packets per second in the measurement of delay.
-const DELAY_PPS: u64 = 10_000;
-/// Frames that the sender repeats.
-const PREPARED: u32 = 64;
+pub use self::paths::BenchPath;
+pub use self::results::{
+    GatewayBench, GatewayPart, GatewayThroughput, PathBench, PathCounts, PathDelay, SkippedFigure, Spread, TcpBench,
+};
 
 /// Configuration of the bench.
 #[derive(Clone, Debug)]
 pub struct GatewayBenchConfig {
-    /// Lengths of frames in bytes, each measured; at least 64.
+    /// Lengths of frames in bytes, each measured; 64 to 1514.
     pub frame_bytes: Vec<u32>,
     /// The scheduler.
     pub scheduler: &'static SchedulerInfo,
     /// Leaf classes, all below the link, of equal weights; 1 to 1000.
     pub classes: u16,
-    /// The backends, each measured at each length.
-    pub backends: Vec<BackendKind>,
+    /// The paths, each measured at each length. Without the cable, no path has a figure for what it adds.
+    pub paths: Vec<BenchPath>,
     /// Waiting mode of the gateway.
     pub pacing: Pacing,
-    /// Length of each of the three measurements of a frame length.
+    /// Rounds, 1 to 100.
+    pub rounds: u32,
+    /// Time of each figure in all rounds; each round of TCP takes as long.
     pub span: Duration,
+    /// Rate of the link that TCP shares, in bit/s.
+    pub tcp_bps: u64,
+    /// Numbers of connections in each class, 1 to 64; none for no TCP.
+    pub tcp_connections: Vec<u32>,
 }
 
 impl GatewayBenchConfig {
-    /// Frames of 64 B and 1500 B under `scheduler`, 8 classes, both backends, `busy`, 2 s each.
+    /// Frames of 64 B and 1500 B under `scheduler`, 8 classes, all paths, `busy`, 3 rounds, 1.5 s for each figure; TCP at 5
+    /// Gbit/s with 1 and 10 connections.
     #[must_use]
     pub fn new(scheduler: &'static SchedulerInfo) -> Self {
         Self {
             frame_bytes: vec![64, 1500],
             scheduler,
             classes: 8,
-            backends: BackendKind::ALL.to_vec(),
+            paths: BenchPath::ALL.to_vec(),
             pacing: Pacing::Busy,
-            span: Duration::from_secs(2),
+            rounds: 3,
+            span: Duration::from_millis(1500),
+            tcp_bps: 5_000_000_000,
+            tcp_connections: vec![1, 10],
         }
+    }
+
+    /// Returns about how long the bench takes.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        // A flood and two delays of each path and length, and what it takes to begin and end them.
+        let figures = 3 * (self.paths.len() * self.frame_bytes.len()) as u32;
+        let tcp = self.rounds * self.tcp_connections.len() as u32 * 3;
+        let overhead = Duration::from_millis(150);
+        figures * (self.span + self.rounds * overhead) + tcp * (self.span + 2 * overhead)
+    }
+
+    /// Time of a measurement in one round.
+    fn round(&self) -> Duration {
+        self.span / self.rounds
+    }
+
+    fn check(&self, stop: &AtomicBool) -> Result<(), GatewayBenchError> {
+        if stop.load(Ordering::Relaxed) { Err(GatewayBenchError::Stopped) } else { Ok(()) }
     }
 }
 
@@ -95,7 +123,16 @@ pub enum GatewayBenchError {
     },
     /// The cables could not be laid.
     #[error("virtual cables: {0}")]
-    Cables(std::io::Error),
+    Cables(#[source] io::Error),
+    /// The kernel has no bridge.
+    #[error("a bridge of the kernel: {0}")]
+    Bridge(#[source] io::Error),
+    /// The kernel's HTB could not be set up or read.
+    #[error("the kernel's HTB: {0}")]
+    Htb(#[from] TcError),
+    /// The kernel's counters could not be read.
+    #[error("counters of the interfaces: {0}")]
+    Counters(#[source] io::Error),
     /// The class tree.
     #[error(transparent)]
     Hierarchy(#[from] HierarchyError),
@@ -123,82 +160,22 @@ pub enum GatewayBenchError {
     /// The receiver.
     #[error("receiver: {0}")]
     Receiver(#[from] ReceiverError),
+    /// TCP.
+    #[error("TCP: {0}")]
+    Tcp(#[from] SharedTcpError),
     /// No frame arrived.
-    #[error("nothing arrived over the {path}: the machine is too busy to measure on")]
+    #[error("nothing arrived over the path \"{path}\": the machine is too busy to measure on")]
     Nothing {
         /// The path.
         path: &'static str,
     },
+    /// It was stopped.
+    #[error("interrupted")]
+    Stopped,
 }
 
-/// The measurements.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct GatewayBench {
-    /// Name of the scheduler.
-    pub scheduler: String,
-    /// Leaf classes.
-    pub classes: u16,
-    /// Waiting mode of the gateway.
-    pub pacing: String,
-    /// One per frame length and backend.
-    pub results: Vec<GatewayBenchResult>,
-    /// Reasons why a backend was not measured.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<String>,
-}
-
-/// Results for frames of one length.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct GatewayBenchResult {
-    /// Length of the frames in bytes.
-    pub frame_bytes: u32,
-    /// `af_packet` or `af_xdp`.
-    pub backend: String,
-    /// True if the driver itself reads and writes frames of the packet pool.
-    pub zero_copy: bool,
-    /// Fraction of the time for which a processor worked for the data thread, by the kernel's count. The kernel's work
-    /// of receiving counts as the sender's: all of it with AF_XDP, and less with packet sockets.
-    pub processor: f64,
-    /// Frames that the sender offered, per second.
-    pub offered_pps: f64,
-    /// Received frames per second, on one processor.
-    pub forwarded_pps: f64,
-    /// Frames forwarded per second of work: the rate of a gateway that never has to wait.
-    pub forwarded_per_busy_second: f64,
-    /// Frames that the kernel dropped because the gateway did not fetch them in time, per second.
-    pub kernel_dropped_pps: f64,
-    /// Fraction of the time for which a processor worked for the data thread, without waiting.
-    pub busy: f64,
-    /// The fraction of that work for the scheduler, the pacing and the driving loop.
-    pub scheduler_share: f64,
-    /// The fraction of that work for classification.
-    pub classify_share: f64,
-    /// Delay over a bare cable, in seconds.
-    pub direct_delay_s: Delay,
-    /// Delay through the gateway, in seconds.
-    pub gateway_delay_s: Delay,
-    /// Median delay that the gateway adds, in seconds.
-    pub added_p50_s: f64,
-    /// 99th percentile of the delay that the gateway adds, in seconds.
-    pub added_p99_s: f64,
-    /// True if every packet of both runs was accounted for.
-    pub balanced: bool,
-}
-
-/// Capacity of a gateway on one processor of this machine, over virtual cables and packet sockets, the default backend.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
-pub struct GatewayThroughput {
-    /// Length of the frames in bytes.
-    pub frame_bytes: u32,
-    /// Frames forwarded per second of work, in the thread's own processor time. Other load on the machine or a slow
-    /// sender does not reduce it.
-    pub frames_per_s: f64,
-    /// The same in bits of frames per second.
-    pub bps: f64,
-}
-
-/// Measures the throughput alone, with full Ethernet frames (1514 B), for `span`. The interfaces that it creates
-/// (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it can run only once in each.
+/// Measures the throughput alone, with full Ethernet frames (1514 B) over packet sockets, for `span`. The interfaces that
+/// it creates (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that it can run only once in each.
 ///
 /// # Errors
 /// [`GatewayBenchError`].
@@ -208,225 +185,201 @@ pub fn gateway_throughput(
     span: Duration,
 ) -> Result<GatewayThroughput, GatewayBenchError> {
     let frame_bytes = 1514;
-    let config = GatewayBenchConfig { span, ..GatewayBenchConfig::new(scheduler) };
+    let config = GatewayBenchConfig { span, rounds: 1, ..GatewayBenchConfig::new(scheduler) };
     lay_cables()?;
-    let (_, flooded) = flood(&config, BackendKind::AfPacket, frame_bytes)?;
-    let frames_per_s = per_busy_second(&flooded);
-    if frames_per_s == 0.0 {
-        return Err(GatewayBenchError::Nothing { path: "gateway" });
-    }
+    let path = BenchPath::Gateway(BackendKind::AfPacket);
+    let flooded = work::flood(&config, path, frame_bytes, None, &AtomicBool::new(false))?;
+    let seconds = flooded.gateway.as_ref().and_then(work::data_thread_s).filter(|&seconds| seconds > 0.0);
+    let frames_per_s = 1.0 / seconds.ok_or(GatewayBenchError::Nothing { path: path.name() })?;
     Ok(GatewayThroughput { frame_bytes, frames_per_s, bps: frames_per_s * 8.0 * f64::from(frame_bytes) })
 }
 
-fn lay_cables() -> Result<(), GatewayBenchError> {
-    veth::lay_cables(&[("gen", "in"), ("out", "sink")]).map_err(GatewayBenchError::Cables)
-}
-
-/// Runs the bench. The interfaces that it creates (`gen`, `in`, `out`, `sink`) stay in the private namespace, so that
-/// it can run only once in each.
+/// Runs the bench until `stop` is set. Calls `progress` with what is measured next. The interfaces that it creates (`gen`,
+/// `in`, `out`, `sink`, and those of [`SharedTcpStage`](crate::SharedTcpStage)) stay in the private namespace, so that it
+/// can run only once in each.
 ///
 /// # Errors
-/// [`GatewayBenchError`].
-pub fn gateway_bench(_: &PrivateNamespace, config: &GatewayBenchConfig) -> Result<GatewayBench, GatewayBenchError> {
+/// [`GatewayBenchError`]; [`GatewayBenchError::Stopped`] within 0.3 s after `stop` is set.
+pub fn gateway_bench(
+    namespace: &PrivateNamespace,
+    config: &GatewayBenchConfig,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&str),
+) -> Result<GatewayBench, GatewayBenchError> {
     let check = |what, value: u64, min, max| {
         if (min..=max).contains(&value) { Ok(()) } else { Err(GatewayBenchError::Range { what, value, min, max }) }
     };
     check("a number of classes", u64::from(config.classes), 1, 1000)?;
+    check("a number of rounds", u64::from(config.rounds), 1, 100)?;
     for &length in &config.frame_bytes {
         check("a frame length in bytes", u64::from(length), 64, 1514)?;
     }
     lay_cables()?;
-    let (mut results, mut skipped) = (Vec::new(), Vec::new());
-    for &backend in &config.backends {
-        if let Some(why) = why_not(config, backend)? {
-            skipped.push(format!("{}: {why}", backend.name()));
-            continue;
-        }
-        for &length in &config.frame_bytes {
-            results.push(measure(config, backend, length)?);
+    let mut skipped = Vec::new();
+    let mut skip = |what: &str, why: String| skipped.push(SkippedFigure { what: what.to_owned(), why });
+    let mut places = Vec::new();
+    for &path in &config.paths {
+        match why_not(config, path)? {
+            Some(why) => skip(path.name(), why),
+            None => places.extend(config.frame_bytes.iter().map(|&length| Place::new(path, length))),
         }
     }
-    results.sort_by_key(|result| result.frame_bytes);
+    places.sort_by_key(|place| place.length);
+    let softirqs = SoftirqThreads::find().map_err(|why| skip("processor time of the machine", why)).ok();
+    for round in 1..=config.rounds {
+        for place in &mut places {
+            progress(&place.describes(round, config, "throughput"));
+            let flooded = work::flood(config, place.path, place.length, softirqs.as_ref(), stop)?;
+            config.check(stop)?;
+            if flooded.in_time == 0 {
+                return Err(GatewayBenchError::Nothing { path: place.path.name() });
+            }
+            place.floods.push(flooded);
+        }
+    }
+    for round in 1..=config.rounds {
+        for place in &mut places {
+            for (half, what) in [(false, "delay"), (true, "delay at half load")] {
+                progress(&place.describes(round, config, what));
+                let load = if half { place.half_pps() } else { PROBES as f64 };
+                let delayed = delays::delay(config, place.path, place.length, load, stop)?;
+                config.check(stop)?;
+                let delayed = delayed.ok_or(GatewayBenchError::Nothing { path: place.path.name() })?;
+                if half { &mut place.half } else { &mut place.light }.push(delayed);
+            }
+        }
+    }
+    let tcp = tcp::tcp(namespace, config, stop, &mut skipped, &mut progress)?;
+    let softirqs_apart = softirqs.is_some() && is_apart(&places);
     Ok(GatewayBench {
         scheduler: config.scheduler.name.to_owned(),
         classes: config.classes,
         pacing: config.pacing.name().to_owned(),
-        results,
+        rounds: config.rounds,
+        span_s: config.round().as_secs_f64(),
+        softirqs_apart,
+        paths: places.iter().filter_map(|place| place.summary(&places, softirqs_apart)).collect(),
+        tcp,
         skipped,
     })
 }
 
-/// Returns the reason why gateways cannot use `backend` here.
-fn why_not(config: &GatewayBenchConfig, backend: BackendKind) -> Result<Option<String>, GatewayBenchError> {
-    let gateway = Gateway::open(gateway_config(config, backend)?)?;
-    let is_used = gateway.interfaces().iter().all(|interface| interface.backend == backend.name());
-    Ok((!is_used).then(|| gateway.notes().join("; ")))
+/// Returns true if the kernel counts softirqs apart, by the sender's clock in all floods over the cable.
+fn is_apart(places: &[Place]) -> bool {
+    let mut floods = places.iter().filter(|place| place.path == BenchPath::Cable).flat_map(|place| &place.floods);
+    let any = places.iter().any(|place| place.path == BenchPath::Cable);
+    any && floods.all(|flooded| flooded.sent.softirqs_apart())
 }
 
-fn measure(
-    config: &GatewayBenchConfig,
-    backend: BackendKind,
+/// A path and a length, and its measurements in each round.
+struct Place {
+    path: BenchPath,
     length: u32,
-) -> Result<GatewayBenchResult, GatewayBenchError> {
-    let (offered, flooded) = flood(config, backend, length)?;
-    let direct = delay(config, length, "in", "cable")?;
-    let gateway = Gateway::open(gateway_config(config, backend)?)?;
-    let stop = AtomicBool::new(false);
-    let (through, passed) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| gateway.run(&stop));
-        let through = delay(config, length, "sink", "gateway");
-        stop.store(true, Ordering::Relaxed);
-        (through, join(running))
-    });
-    let (through, passed) = (through?, passed?);
-    let awake = awake(&flooded);
-    let state = flooded.gateway();
-    let added = |of: fn(&Delay) -> Option<f64>| {
-        of(&through).zip(of(&direct)).map_or(f64::NAN, |(through, direct)| through - direct)
+    floods: Vec<Flooded>,
+    light: Vec<Delayed>,
+    half: Vec<Delayed>,
+}
+
+impl Place {
+    fn new(path: BenchPath, length: u32) -> Self {
+        Self { path, length, floods: Vec::new(), light: Vec::new(), half: Vec::new() }
+    }
+
+    fn describes(&self, round: u32, config: &GatewayBenchConfig, what: &str) -> String {
+        format!("round {round} of {}: {what}, {} B, {}", config.rounds, self.length, self.path.name())
+    }
+
+    fn spread(&self, of: impl Fn(&Flooded) -> f64) -> Option<Spread> {
+        Spread::from_rounds(self.floods.iter().map(of))
+    }
+
+    /// Half of the rate that arrived.
+    fn half_pps(&self) -> f64 {
+        self.spread(Flooded::arrived_pps).map_or(0.0, |pps| pps.median / 2.0)
+    }
+
+    /// Summarises the rounds. `None` before the first.
+    fn summary(&self, places: &[Self], softirqs_apart: bool) -> Option<PathBench> {
+        let of_path = |path| places.iter().find(|place| place.path == path && place.length == self.length);
+        let (cable, bridge) = (of_path(BenchPath::Cable), of_path(BenchPath::Bridge));
+        let machine = |flooded: &Flooded| Some(flooded.machine_s(softirqs_apart)? / flooded.arrived.max(1) as f64);
+        // What was offered, at the cost of the same round over the cable, is the sender's.
+        let added = |(flooded, cable): (&Flooded, &Flooded)| {
+            let sending = cable.machine_s(softirqs_apart)? / cable.sent.offered.max(1) as f64;
+            let all = flooded.machine_s(softirqs_apart)?;
+            Some((all - sending * flooded.sent.offered as f64) / flooded.arrived.max(1) as f64)
+        };
+        let cable_floods = cable.filter(|_| self.path != BenchPath::Cable).map_or(&[][..], |cable| &cable.floods);
+        let counts = |of: fn(&Flooded) -> u64| self.floods.iter().map(of).sum::<u64>();
+        let delay = |own: fn(&Self) -> &Vec<Delayed>| {
+            let beside = |place: Option<&Self>, without: &[BenchPath]| {
+                place.filter(|_| !without.contains(&self.path)).map(own).cloned().unwrap_or_default()
+            };
+            let cable = beside(cable, &[BenchPath::Cable]);
+            summary(own(self), &cable, &beside(bridge, &[BenchPath::Cable, BenchPath::Bridge]))
+        };
+        let delayed = self.light.iter().chain(&self.half);
+        Some(PathBench {
+            frame_bytes: self.length,
+            path: self.path.name().to_owned(),
+            offered_pps: self.spread(Flooded::offered_pps)?,
+            arrived_pps: self.spread(Flooded::arrived_pps)?,
+            machine_s: Spread::from_rounds(self.floods.iter().filter_map(machine)),
+            added_machine_s: Spread::from_rounds(self.floods.iter().zip(cable_floods).filter_map(added)),
+            gateway: self.gateway(),
+            counts: PathCounts {
+                offered_packets: counts(|flooded| flooded.sent.offered),
+                left_packets: self.floods.iter().map(|flooded| flooded.left).sum(),
+                arrived_packets: counts(|flooded| flooded.arrived),
+                htb_class_packets: self.floods.iter().fold(Vec::new(), |mut sum, flooded| {
+                    sum.resize(flooded.htb.len(), 0);
+                    sum.iter_mut().zip(&flooded.htb).for_each(|(sum, packets)| *sum += packets);
+                    sum
+                }),
+            },
+            delay_light: delay(|place| &place.light),
+            delay_half: delay(|place| &place.half),
+            balanced: self.floods.iter().all(Flooded::is_balanced) && delayed.clone().all(|delayed| delayed.balanced),
+        })
+    }
+
+    fn gateway(&self) -> Option<GatewayPart> {
+        let gateways = || self.floods.iter().filter_map(|flooded| flooded.gateway.as_ref());
+        let spread = |of: &dyn Fn(&fairlink_net::GatewayStats) -> f64| Spread::from_rounds(gateways().map(of));
+        let part = |share: f64, of: f64| if of > 0.0 { share / of } else { 0.0 };
+        Some(GatewayPart {
+            zero_copy: gateways().all(|stats| stats.gateway().interfaces.iter().all(|interface| interface.zero_copy)),
+            data_thread_s: Spread::from_rounds(gateways().filter_map(work::data_thread_s))?,
+            busy: spread(&work::busy)?,
+            processor: spread(&|stats| stats.gateway().time.processor)?,
+            scheduler_share: spread(&|stats| part(stats.gateway().time.scheduler, work::awake(stats)))?,
+            classify_share: spread(&|stats| part(stats.gateway().time.classify, work::awake(stats)))?,
+            send_share: spread(&|stats| part(stats.gateway().time.send, work::awake(stats)))?,
+            kernel_dropped_pps: spread(&|stats| {
+                stats.gateway().kernel_dropped_packets as f64 / stats.gateway().uptime_s
+            })?,
+        })
+    }
+}
+
+/// Summarises the delays of the rounds, beside those of the cable and of the bridge in the same rounds.
+fn summary(rounds: &[Delayed], cable: &[Delayed], bridge: &[Delayed]) -> Option<PathDelay> {
+    type Of = fn(&Delay) -> Option<f64>;
+    let (p50, p99): (Of, Of) = (|delay| delay.p50, |delay| delay.p99);
+    let spread = |of: Of| Spread::from_rounds(rounds.iter().filter_map(|round| of(&round.delay)));
+    let over = |other: &[Delayed], of: Of| {
+        let differences = rounds.iter().zip(other).filter_map(|(own, other)| Some(of(&own.delay)? - of(&other.delay)?));
+        Spread::from_rounds(differences)
     };
-    let per_second = |packets: u64| packets as f64 / flooded.gateway().uptime_s;
-    let part = |share: f64, of: f64| if of > 0.0 { share / of } else { 0.0 };
-    Ok(GatewayBenchResult {
-        frame_bytes: length,
-        backend: backend.name().to_owned(),
-        zero_copy: state.interfaces.iter().all(|interface| interface.zero_copy),
-        processor: state.time.processor,
-        offered_pps: per_second(offered),
-        forwarded_pps: per_second(flooded.counts().sent.packets),
-        forwarded_per_busy_second: per_busy_second(&flooded),
-        kernel_dropped_pps: per_second(state.kernel_dropped_packets),
-        busy: busy(&flooded),
-        scheduler_share: part(state.time.scheduler, awake),
-        classify_share: part(state.time.classify, awake),
-        direct_delay_s: direct,
-        gateway_delay_s: through,
-        added_p50_s: added(|delay| delay.p50),
-        added_p99_s: added(|delay| delay.p99),
-        balanced: state.balanced && passed.gateway().balanced,
+    Some(PathDelay {
+        load_pps: Spread::from_rounds(rounds.iter().map(|round| round.load_pps))?.median,
+        probes_sent: rounds.iter().map(|round| round.sent).sum(),
+        probes_arrived: rounds.iter().map(|round| round.delay.packets).sum(),
+        p50_s: spread(p50)?,
+        p99_s: spread(p99)?,
+        added_p50_s: over(cable, p50),
+        added_p99_s: over(cable, p99),
+        over_bridge_p50_s: over(bridge, p50),
+        over_bridge_p99_s: over(bridge, p99),
     })
-}
-
-/// Fraction of the time in which the data thread neither waited nor slept.
-fn awake(stats: &GatewayStats) -> f64 {
-    1.0 - stats.gateway().time.idle - stats.gateway().time.spinning
-}
-
-/// Fraction of the time in which a processor worked for the data thread. While others have the processor, the thread is
-/// awake but does not work.
-fn busy(stats: &GatewayStats) -> f64 {
-    awake(stats).min(stats.gateway().time.processor)
-}
-
-/// Frames forwarded per second of work; 0 if no work was counted.
-fn per_busy_second(stats: &GatewayStats) -> f64 {
-    let busy = busy(stats);
-    if busy > 0.0 { stats.counts().sent.packets as f64 / stats.gateway().uptime_s / busy } else { 0.0 }
-}
-
-/// Returns the value of a thread, or continues its panic in this one.
-pub(super) fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn gateway_config(config: &GatewayBenchConfig, backend: BackendKind) -> Result<GatewayConfig, GatewayBenchError> {
-    let mut tree = Hierarchy::builder(LinkConfig { max_packet: 1522, ..LinkConfig::new(Rate::MAX) });
-    for _ in 0..config.classes {
-        let share = Some(Share::Weight(1));
-        tree.add(ClassId::ROOT, ClassConfig { share, ..ClassConfig::default() })?;
-    }
-    let tree = tree.build()?;
-    let matches = default_matches(tree.leaves())?;
-    let default = tree.leaves()[0];
-    Ok(GatewayConfig {
-        matches,
-        backend: match backend {
-            BackendKind::AfPacket => BackendChoice::AfPacket,
-            BackendKind::AfXdp => BackendChoice::AfXdp,
-        },
-        pacing: config.pacing,
-        processor: Processor::Last,
-        ..GatewayConfig::new("in", "out", config.scheduler, tree, default)
-    })
-}
-
-/// Sends as fast as possible through a gateway. Returns the number of offered frames, and the gateway's statistics.
-fn flood(
-    config: &GatewayBenchConfig,
-    backend: BackendKind,
-    length: u32,
-) -> Result<(u64, GatewayStats), GatewayBenchError> {
-    let gateway = Gateway::open(gateway_config(config, backend)?)?;
-    let mut sender = AfPacket::open(&Interface::open("gen")?, &AfPacketOptions::default())?;
-    let mut pool = FramePool::new(PREPARED, length)?;
-    let mut frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
-    for (&frame, index) in frames.iter().zip(0u16..) {
-        let template = FrameTemplate::new(&Headers::udp(FIRST_PORT + index % config.classes));
-        let stamp = Stamp { run: 0, class: ClassId(1), sequence: 0, monotonic_ns: 0, realtime_us: 0 };
-        template.write(&mut pool.frame_mut(frame)[..length as usize], &stamp);
-        pool.set_info(frame, FrameInfo { start: 0, len: length, received: Nanos::ZERO, ..FrameInfo::default() });
-    }
-    let stop = AtomicBool::new(false);
-    let (sent, stats) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| gateway.run(&stop));
-        let clock = MonotonicClock::start();
-        let mut offered = 0;
-        let mut failed = None;
-        while Duration::from_nanos(clock.now().0) < config.span && failed.is_none() {
-            match sender.send(&mut pool, &frames) {
-                Ok(sent) => {
-                    offered += sent.accepted as u64;
-                    frames.drain(..sent.accepted);
-                    sender.reclaim(&mut pool);
-                    // A frame that comes back is unchanged, and is sent again.
-                    frames.extend(std::iter::from_fn(|| pool.take()));
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        stop.store(true, Ordering::Relaxed);
-        (failed.map_or(Ok(offered), Err), join(running))
-    });
-    let stats = stats?;
-    if stats.counts().sent.packets == 0 {
-        return Err(GatewayBenchError::Nothing { path: "gateway" });
-    }
-    Ok((sent?, stats))
-}
-
-/// Delay of a light load from `gen` to `to`.
-fn delay(config: &GatewayBenchConfig, length: u32, to: &str, path: &'static str) -> Result<Delay, GatewayBenchError> {
-    let receiver = Receiver::open(ReceiverConfig::new(to))?;
-    let source = SourceSpec {
-        class: ClassId(1),
-        model: Model::cbr_packets(DELAY_PPS * 1000),
-        packet: PacketSize::Fixed(length),
-        active: Vec::new(),
-    };
-    let span = u64::try_from(config.span.as_nanos()).unwrap_or(u64::MAX).min(3600 * NANOS_PER_SEC);
-    let generator = Generator::open(GeneratorConfig {
-        interface: "gen".to_owned(),
-        classes: vec![(ClassId(1), Headers::udp(FIRST_PORT))],
-        names: Default::default(),
-        sources: vec![source],
-        seed: 1,
-        greedy_rate: Rate::MAX,
-        duration: Nanos(span),
-        start_ns: None,
-        run: 1,
-        lanes: Lanes::Shared,
-        fragment: false,
-        kernel_stamps: false,
-        cpu: None,
-    })?;
-    let stop = AtomicBool::new(false);
-    let report = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| receiver.run(&stop, |_| ()));
-        let sent = generator.run(&AtomicBool::new(false), |_| ());
-        std::thread::sleep(Duration::from_millis(50));
-        stop.store(true, Ordering::Relaxed);
-        let report = join(receiving);
-        sent.map(|_| report)
-    })??;
-    let class = report.class(ClassId(1));
-    class.and_then(|class| class.delay_s).ok_or(GatewayBenchError::Nothing { path })
 }

@@ -56,8 +56,8 @@ pub use demo::{
 pub use {
     addressing::{AddressingError, FrameChoice, MAX_FLOWS, default_matches, flow_headers, headers_for},
     bench::{
-        GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayBenchResult, GatewayThroughput, gateway_bench,
-        gateway_throughput,
+        BenchPath, GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayPart, GatewayThroughput, PathBench,
+        PathCounts, PathDelay, SkippedFigure, Spread, TcpBench, gateway_bench, gateway_throughput,
     },
     bridge::Bridge,
     counters::{PacketCounters, packet_counters},

@@ -24,8 +24,9 @@ use fairlink_net::{
 };
 use fairlink_report::DropCause;
 use fairlink_testbed::{
-    GatewayBenchConfig, GatewayBenchError, Generator, GeneratorConfig, GeneratorReport, PrivateNamespace, Receiver,
-    ReceiverConfig, ReceiverReport, gateway_bench, gateway_throughput,
+    BenchPath, Bridge, GatewayBenchConfig, GatewayBenchError, Generator, GeneratorConfig, GeneratorReport, PathCounts,
+    PrivateNamespace, Receiver, ReceiverConfig, ReceiverReport, SkippedFigure, gateway_bench, gateway_throughput,
+    packet_counters,
 };
 use fairlink_traffic::{Model, PacketSize};
 
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
             a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets,
         ),
         ("the_bench_measures_what_it_says", the_bench_measures_what_it_says),
+        ("the_bench_ends_when_it_is_stopped", the_bench_ends_when_it_is_stopped),
+        ("a_bridge_alone_passes_frames_between_the_cables", a_bridge_alone_passes_frames_between_the_cables),
         ("the_quick_bench_measures_throughput_alone", the_quick_bench_measures_throughput_alone),
         ("the_control_socket_tells_of_a_running_gateway", the_control_socket_tells_of_a_running_gateway),
         (
@@ -364,23 +367,89 @@ fn what_cannot_work_is_refused_with_what_to_do(_: &PrivateNamespace) {
 
 fn the_bench_measures_what_it_says(namespace: &PrivateNamespace) {
     let mut config = GatewayBenchConfig::new(registry::find("hls").unwrap());
-    config.span = Duration::from_millis(300);
-    let bench = gateway_bench(namespace, &config).unwrap();
-    bench.skipped.iter().for_each(|why| println!("SKIPPED: {why}"));
-    // Each length over each backend that is available here.
-    let measured: Vec<_> = bench.results.iter().map(|result| (result.frame_bytes, &*result.backend)).collect();
-    let all = [(64, "af_packet"), (64, "af_xdp"), (1500, "af_packet"), (1500, "af_xdp")];
-    let backends = if bench.skipped.is_empty() { &all[..] } else { &[all[0], all[2]] };
-    assert_eq!(measured, backends);
-    for result in &bench.results {
-        println!("{result:?}");
-        assert!(result.balanced && result.forwarded_pps > 0.0);
-        assert!(result.forwarded_pps <= result.offered_pps);
-        assert!((0.0..=1.0).contains(&result.scheduler_share) && result.busy > 0.0);
-        assert!(result.gateway_delay_s.p50 > Some(0.0) && result.direct_delay_s.p50 > Some(0.0));
+    (config.span, config.rounds, config.tcp_connections) = (Duration::from_millis(200), 2, vec![2]);
+    let (never, mut told) = (AtomicBool::new(false), Vec::new());
+    let bench = gateway_bench(namespace, &config, &never, |what| told.push(what.to_owned())).unwrap();
+    for SkippedFigure { what, why } in &bench.skipped {
+        println!("SKIPPED: {what}: {why}");
+        assert!(!why.is_empty(), "{what}");
     }
+    // Each length over each path that is available here: what is not measured has a reason, and no figures.
+    let is_skipped = |what: &str| bench.skipped.iter().any(|skipped| skipped.what == what);
+    let measured: Vec<_> = bench.paths.iter().map(|path| (path.frame_bytes, &*path.path)).collect();
+    let names = || BenchPath::ALL.into_iter().map(BenchPath::name).filter(|name| !is_skipped(name));
+    let expected: Vec<_> = [64, 1500].into_iter().flat_map(|length| names().map(move |name| (length, name))).collect();
+    assert_eq!(measured, expected);
+    assert!(expected.contains(&(64, "cable")) && expected.contains(&(1500, "af_packet")));
+    for path in &bench.paths {
+        println!("{path:?}");
+        let PathCounts { offered_packets, left_packets, arrived_packets, htb_class_packets } = &path.counts;
+        assert!(path.balanced && 0 < *arrived_packets && arrived_packets <= offered_packets);
+        // What arrived has passed the output of the bridge or gateway, and nothing else did.
+        assert_eq!(*left_packets, (path.path != "cable").then_some(*arrived_packets));
+        assert_eq!(path.machine_s.is_some(), !is_skipped("processor time of the machine"));
+        assert_eq!(path.added_machine_s.is_some(), path.path != "cable" && path.machine_s.is_some());
+        assert_eq!(path.gateway.is_some(), path.path.starts_with("af_"));
+        if let Some(gateway) = &path.gateway {
+            assert!((0.0..=1.0).contains(&gateway.scheduler_share.median) && gateway.data_thread_s.min > 0.0);
+        }
+        // HTB has found the class of each frame.
+        assert_eq!(htb_class_packets.len(), if path.path == "kernel-htb" { 8 } else { 0 });
+        assert!(htb_class_packets.iter().all(|&packets| packets > 0), "{htb_class_packets:?}");
+        for delay in [path.delay_light.unwrap(), path.delay_half.unwrap()] {
+            assert!(delay.probes_arrived <= delay.probes_sent && delay.p50_s.min > 0.0, "{delay:?}");
+            assert_eq!(delay.added_p50_s.is_some(), path.path != "cable");
+            let has_bridge = !["cable", "bridge"].contains(&&*path.path) && !is_skipped("bridge");
+            assert_eq!(delay.over_bridge_p99_s.is_some(), has_bridge);
+        }
+    }
+    let tcp: Vec<_> = bench.tcp.iter().map(|tcp| (&*tcp.path, tcp.gso.as_deref())).collect();
+    let all = [("kernel-htb", None), ("af_packet", Some("auto")), ("af_packet", Some("split"))];
+    assert_eq!(tcp, if is_skipped("TCP through kernel-htb") { &all[1..] } else { &all[..] });
+    for tcp in &bench.tcp {
+        println!("{tcp:?}");
+        assert!(tcp.balanced && tcp.connections == 2 && tcp.goodput_bps.min > 0.0);
+        assert_eq!(tcp.of_kernel_htb.is_some(), !is_skipped("TCP through kernel-htb"));
+    }
+    assert!(told.iter().any(|what| what.contains("round 2 of 2: delay at half load, 1500 B")), "{told:?}");
     config.frame_bytes = vec![20];
-    assert!(matches!(gateway_bench(namespace, &config), Err(GatewayBenchError::Range { value: 20, .. })));
+    let refused = gateway_bench(namespace, &config, &never, |_| ());
+    assert!(matches!(refused, Err(GatewayBenchError::Range { value: 20, .. })));
+}
+
+fn the_bench_ends_when_it_is_stopped(namespace: &PrivateNamespace) {
+    let config = GatewayBenchConfig::new(registry::find("hls").unwrap());
+    let stop = AtomicBool::new(false);
+    let mut told = 0;
+    let bench = gateway_bench(namespace, &config, &stop, |_| {
+        told += 1;
+        stop.store(told == 3, Ordering::Relaxed);
+    });
+    assert!(matches!(bench, Err(GatewayBenchError::Stopped)) && told == 3, "{bench:?}");
+}
+
+fn a_bridge_alone_passes_frames_between_the_cables(_: &PrivateNamespace) {
+    cables();
+    let arrived = || {
+        let before = packet_counters("in").unwrap().received;
+        let source = (1, Model::cbr_packets(1_000_000), PacketSize::Fixed(100), Headers::udp(5001));
+        let sent = Generator::open(generator(&[source], 100, 1)).unwrap().run(&AtomicBool::new(false), |_| ()).unwrap();
+        let sent = sent.classes[0].sent_packets;
+        assert_eq!(packet_counters("in").unwrap().received - before, sent);
+        (sent, packet_counters("sink").unwrap().received)
+    };
+    let (sent, none) = arrived();
+    assert!(sent > 0 && none == 0, "{none} of {sent} frames passed without a bridge");
+    let bridge = match Bridge::create("bridge", ["in", "out"]) {
+        Ok(bridge) => bridge,
+        Err(why) => return println!("SKIPPED: no bridge: {why}"),
+    };
+    let (sent, passed) = arrived();
+    assert_eq!(sent, passed, "frames that crossed the bridge");
+    // It goes when it is dropped, and its ports stay.
+    drop(bridge);
+    assert_eq!(arrived().1, passed);
+    assert!(packet_counters("bridge").is_err());
 }
 
 fn the_quick_bench_measures_throughput_alone(namespace: &PrivateNamespace) {

@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 mod busy;
+#[cfg(target_os = "linux")]
+pub(crate) mod real;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,11 +66,11 @@ pub(crate) struct Args {
     /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be repeated.
     #[arg(long, value_name = "FILE", requires = "directory")]
     beside: Vec<PathBuf>,
-    /// Time to spend on each figure [default: 100ms; with --gateway 2s].
+    /// Time to spend on each figure [default: 100ms; with --gateway 1.5s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
-    /// Measure the gateway with real packets in a private network namespace instead: packets per second, delay, the
-    /// scheduler's share of the work.
+    /// Measure the gateway with real packets in a private network namespace instead, beside a bridge of the kernel and
+    /// the kernel's HTB: processor time per frame, delay, TCP. Takes about two minutes.
     #[cfg(target_os = "linux")]
     #[arg(long)]
     gateway: bool,
@@ -257,133 +259,4 @@ fn rows(plan: &Plan, costs: &[&Cost]) -> Vec<Vec<String>> {
         }
     }
     rows
-}
-
-/// `--gateway`.
-#[cfg(target_os = "linux")]
-pub(crate) mod real {
-    use std::time::Duration;
-
-    use anyhow::anyhow;
-    use fairlink_core::registry;
-    use fairlink_report::{Content, Document};
-    use fairlink_testbed::{
-        GatewayBench, GatewayBenchConfig, GatewayThroughput, enter_private_namespace, gateway_bench, gateway_throughput,
-    };
-    use schemars::JsonSchema;
-    use serde::Serialize;
-
-    use super::Args;
-    use crate::failure::CliError;
-    use crate::human;
-    use crate::out::{Out, note};
-
-    #[derive(JsonSchema, Serialize)]
-    pub(crate) struct GatewayBenchDoc {
-        machine: String,
-        gateway: Vec<GatewayBench>,
-    }
-
-    impl Content for GatewayBenchDoc {
-        const KIND: &'static str = "bench_gateway";
-    }
-
-    /// Time to measure with `--quick`.
-    const QUICK: Duration = Duration::from_millis(300);
-
-    #[derive(JsonSchema, Serialize)]
-    pub(crate) struct ThroughputDoc {
-        machine: String,
-        scheduler: &'static str,
-        #[serde(flatten)]
-        throughput: GatewayThroughput,
-    }
-
-    impl Content for ThroughputDoc {
-        const KIND: &'static str = "bench_gateway_quick";
-    }
-
-    pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-        let namespace = enter_private_namespace().map_err(CliError::wrong)?;
-        let info = match &args.schedulers[..] {
-            [] => registry::find("hls").ok_or_else(|| CliError::wrong("there is no scheduler hls"))?,
-            [info] => info,
-            _ => return Err(CliError::wrong("--gateway measures one scheduler at a time")),
-        };
-        if args.quick {
-            let span = args.time.map_or(QUICK, |time| Duration::from_nanos(time.0));
-            let throughput = gateway_throughput(&namespace, info, span).map_err(CliError::failed)?;
-            let machine = fairlink_lab::bench::machine();
-            return if out.json {
-                out.document(&Document::new(ThroughputDoc { machine, scheduler: info.name, throughput }))
-            } else {
-                let (rate, frames) = (human::rate(throughput.bps), throughput.frames_per_s.round());
-                let text = format!(
-                    "One processor moves {rate} through the gateway with {}, in {frames} frames of {} B a second. Machine: {machine}.",
-                    info.name, throughput.frame_bytes
-                );
-                out.paragraph(&text, 2)?;
-                if cfg!(debug_assertions) { out.line(super::DEBUG_BUILD) } else { Ok(()) }
-            };
-        }
-        let mut config = GatewayBenchConfig::new(info);
-        if let Some(time) = args.time {
-            config.span = Duration::from_nanos(time.0);
-        }
-        note(format!(
-            "measuring for {}",
-            human::time(config.span.as_secs_f64() * 3.0 * (config.frame_bytes.len() * config.backends.len()) as f64)
-        ));
-        let bench = gateway_bench(&namespace, &config).map_err(CliError::failed)?;
-        let machine = fairlink_lab::bench::machine();
-        let balanced = bench.results.iter().all(|result| result.balanced);
-        if out.json {
-            out.document(&Document::new(GatewayBenchDoc { machine, gateway: vec![bench] }))?;
-        } else {
-            text(&machine, &bench, out)?;
-        }
-        out.flush()?;
-        if balanced { Ok(()) } else { Err(CliError::Failed(anyhow!("packets are unaccounted for"))) }
-    }
-
-    fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), CliError> {
-        out.paragraph(&format!(
-            "The gateway on one processor, {} with {}, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
-            bench.scheduler,
-            human::count(bench.classes as usize, "class", "classes"),
-            bench.pacing
-        ), 2)?;
-        out.line("")?;
-        let head = [
-            "frame",
-            "backend",
-            "offered/s",
-            "forwarded/s",
-            "if never waiting",
-            "at work",
-            "processor",
-            "scheduler",
-            "classifier",
-            "added p50",
-            "added p99",
-        ];
-        let rows = bench.results.iter().map(|result| {
-            let rates = [result.offered_pps, result.forwarded_pps, result.forwarded_per_busy_second];
-            let copies = if result.zero_copy { " zero-copy" } else { "" };
-            let mut row = vec![format!("{} B", result.frame_bytes), format!("{}{copies}", result.backend)];
-            row.extend(rates.map(|pps| format!("{pps:.0}")));
-            let parts = [result.busy, result.processor, result.scheduler_share, result.classify_share];
-            row.extend(parts.map(human::percent));
-            row.extend([result.added_p50_s, result.added_p99_s].map(human::time));
-            row
-        });
-        out.table(&head, rows.collect(), 2..head.len())?;
-        for why in &bench.skipped {
-            out.paragraph(&format!("SKIPPED: {why}"), 2)?;
-        }
-        out.line("")?;
-        out.line("forwarded/s is with the sender as fast as it can;")?;
-        out.line("scheduler and classifier are shares of the time at work;")?;
-        out.paragraph("added is the delay through the gateway on an idle link, less that over a bare cable.", 2)
-    }
 }

@@ -1,6 +1,15 @@
 //! `fairlink bench`.
 
+#[cfg(target_os = "linux")]
+use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
+
+#[cfg(target_os = "linux")]
+use crate::sim::catches_ctrl_c;
 use crate::{Run, Scratch, fairlink};
+#[cfg(target_os = "linux")]
+use crate::{command, run};
 
 /// Runs it to its end. It says nothing on standard error but that the machine is busy, as one is on which other tests
 /// run.
@@ -127,4 +136,102 @@ fn bench_refuses_what_it_cannot_measure() {
         assert_eq!(run.code, 2);
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
+}
+
+/// Returns the reason why real packets cannot be sent here; `None` if the bench ran.
+#[cfg(target_os = "linux")]
+fn why_no_packets(code: i32, stderr: &str) -> Option<&str> {
+    let why = stderr.split("no private network namespace: ").nth(1)?;
+    assert_eq!(code, 2, "{stderr}");
+    Some(why)
+}
+
+/// Times depend on the machine and are not looked at; `run` compares the document with its schema.
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_gateway_has_figures_or_a_reason_for_every_path() {
+    let run = fairlink(&["bench", "--gateway", "--time", "60ms", "--json"]);
+    if let Some(why) = why_no_packets(run.code, &run.stderr) {
+        return println!("SKIPPED: bench --gateway: {why}");
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let bench = run.json();
+    assert_eq!((&bench["document"], &bench["version"]), (&"bench_gateway".into(), &2.into()));
+    let list = |key: &str| bench[key].as_array().cloned().unwrap_or_default();
+    let skipped: Vec<String> = list("skipped")
+        .iter()
+        .map(|skipped| {
+            println!("SKIPPED: {}: {}", skipped["what"], skipped["why"]);
+            assert!(skipped["why"].as_str().is_some_and(|why| !why.is_empty()), "{skipped}");
+            skipped["what"].as_str().expect("a name").to_owned()
+        })
+        .collect();
+    for path in ["cable", "bridge", "kernel-htb", "af_packet", "af_xdp"] {
+        let is_skipped = skipped.iter().any(|what| what == path);
+        for bytes in [64, 1500] {
+            let is = |result: &&serde_json::Value| result["path"] == path && result["frame_bytes"] == bytes;
+            assert_eq!(list("paths").iter().find(is).is_some(), !is_skipped, "{path}, {bytes} B: {bench}");
+        }
+    }
+    for tcp in list("tcp") {
+        assert!(tcp["goodput_bps"]["median"].as_f64().is_some_and(|bps| bps > 0.0), "{tcp}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_gateway_reads_at_80_columns() {
+    let args = ["bench", "--gateway", "--time", "60ms", "--scheduler", "drr"];
+    let run = run(command(&args).env("COLUMNS", "80").env("NO_COLOR", "1"));
+    if let Some(why) = why_no_packets(run.code, &run.stderr) {
+        return println!("SKIPPED: bench --gateway: {why}");
+    }
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
+    let words = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["drr with 8 classes", "Processor time per frame", "at half of the path's own rate", "TCP over a link"]
+    {
+        assert!(words.contains(part), "{part}: {}", run.stdout);
+    }
+    // A table for work and two for delays.
+    let rows = |path: &str| run.stdout.lines().filter(|line| line.starts_with("64 B ") && line.contains(path)).count();
+    assert!(rows("af_packet") == 3 && rows(" cable ") == 1, "{}", run.stdout);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_the_bench_of_the_gateway_and_leaves_no_interface() {
+    let mut child =
+        command(&["bench", "--gateway"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    while !catches_ctrl_c(child.id()) && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    let asked = Instant::now();
+    if child.try_wait().expect("a child").is_none() {
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        assert!(killed.success());
+    }
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    if let Some(why) = why_no_packets(output.status.code().unwrap_or(2), &stderr) {
+        return println!("SKIPPED: Ctrl-C of bench --gateway: {why}");
+    }
+    assert!(output.status.code() == Some(1) && stderr.contains("error: interrupted"), "{stderr}");
+    assert!(output.stdout.is_empty(), "no figure of a part of a run");
+    // The bench takes more than a minute.
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(!std::path::Path::new("/sys/class/net/sink").exists(), "an interface is left");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_gateway_without_a_namespace_says_why() {
+    let forbidden = "echo 0 >/proc/sys/user/max_net_namespaces && exec \"$0\" bench --gateway";
+    if !Command::new("unshare").args(["-r", "true"]).status().is_ok_and(|status| status.success()) {
+        return println!("SKIPPED: no network namespace: `unshare -r` makes no user namespace here");
+    }
+    let inside = ["-r", "sh", "-c", forbidden, env!("CARGO_BIN_EXE_fairlink")];
+    let run = run(Command::new("unshare").args(inside).stdin(Stdio::null()));
+    assert!(run.stdout.is_empty() && why_no_packets(run.code, &run.stderr).is_some(), "{}", run.stderr);
 }
