@@ -11,11 +11,11 @@
 //! [af_packet].
 #![forbid(unsafe_code)]
 
-#[path = "../tests/support/cables.rs"]
+#[path = "../tests/packets/support/cables.rs"]
 mod cables;
-#[path = "../tests/support/machines.rs"]
+#[path = "../tests/packets/support/machines.rs"]
 mod machines;
-#[path = "../tests/support/shared_tcp.rs"]
+#[path = "../tests/packets/support/shared_tcp.rs"]
 mod shared_tcp;
 
 use std::process::{Command, ExitCode};

@@ -1,5 +1,4 @@
 //! What users read when a file is wrong: the place, the value, the limit, and what to do.
-#![forbid(unsafe_code)]
 
 use fairlink_config::{Change, LinkFile, Problems, ReadOptions, Scenario};
 use fairlink_core::{

@@ -1,5 +1,4 @@
 //! The files that users copy are sound, and say what their comments say.
-#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 

@@ -1,10 +1,9 @@
 //! The users' manual names every key and word, and its examples are sound.
-#![forbid(unsafe_code)]
 
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_schema::keys;
 
-const MANUAL: &str = include_str!("../../../docs/link-files.md");
+const MANUAL: &str = include_str!("../../../../docs/link-files.md");
 
 #[test]
 fn the_first_example_of_the_manual_is_a_sound_link_file() {

@@ -1,16 +1,6 @@
 //! Properties specific to AF_XDP: frames whose VLAN tags a driver delivers beside them, and interfaces, privileges and
 //! changes that it does not support. The suites of the gateway test the common properties over both backends.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/machines.rs"]
-mod machines;
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
 use std::process::{Command, ExitCode};
 
 use fairlink_core::Nanos;
@@ -21,8 +11,9 @@ use crate::cables::{cables, config};
 use crate::machines::ip;
 use crate::raw::send_raw;
 use crate::through::{through, until};
+use crate::{raw, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("tags_that_come_beside_their_frames_are_put_back_in_both_directions", tags_beside_frames),
         ("interfaces_that_are_not_fit_fall_back_with_what_to_do", interfaces_that_are_not_fit),

@@ -1,12 +1,6 @@
 //! The claim of a gateway against other users of its network namespace, who can send to every abstract name and bind
 //! every free one.
 
-#[path = "support/cables.rs"]
-mod cables;
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
@@ -18,6 +12,7 @@ use fairlink_net::{AfPacket, AfPacketOptions, ClaimHolder, Control, Gateway, Gat
 use fairlink_testbed::PrivateNamespace;
 
 use crate::cables::{cables, config};
+use crate::support;
 use crate::through::{through, until};
 
 /// A user other than root and other than the user who runs the tests.
@@ -27,7 +22,7 @@ const TIMES: usize = 400;
 /// Number of descriptors passed with one message.
 const AT_ONCE: usize = 8;
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("descriptors_passed_to_a_claim_are_not_installed", descriptors_passed_to_a_claim),
         ("descriptors_passed_to_a_control_socket_are_not_installed", descriptors_passed_to_a_control_socket),

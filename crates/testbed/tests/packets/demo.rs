@@ -2,8 +2,6 @@
 //! depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
-mod support;
-
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +9,9 @@ use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Sh
 use fairlink_testbed::{DemoPlan, DemoRun, PlanPhase, PrivateNamespace, Shaper, Stage};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
-fn main() -> ExitCode {
+use crate::support;
+
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("between_generator_and_receiver_hls_loses_no_packet", between_generator_and_receiver_hls_loses_no_packet),
         ("the_kernels_htb_on_the_same_cable_loses_no_packet", the_kernels_htb_on_the_same_cable_loses_no_packet),

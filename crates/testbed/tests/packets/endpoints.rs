@@ -3,14 +3,6 @@
 //! and are printed.
 #![forbid(unsafe_code)]
 
-#[path = "support/both_ends.rs"]
-mod both_ends;
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/machines.rs"]
-mod machines;
-mod support;
-
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,8 +26,9 @@ use fairlink_traffic::{
 use crate::both_ends::run;
 use crate::cables::{cables, config, generator, parse, rate};
 use crate::machines::{between, client, open};
+use crate::support;
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("flows_of_a_class_arrive_each_in_order", flows_of_a_class_arrive_each_in_order),
         ("what_sources_lose_and_what_is_padded_is_reported", what_sources_lose_and_what_is_padded_is_reported),

@@ -4,16 +4,6 @@
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/ends.rs"]
-mod ends;
-#[path = "support/faulty.rs"]
-mod faulty;
-#[path = "support/over_xdp.rs"]
-mod over_xdp;
-mod support;
-
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -24,8 +14,9 @@ use fairlink_testbed::{PrivateNamespace, lay_cables};
 use crate::cables::cables;
 use crate::ends::{Ends, Outcome};
 use crate::faulty::{Running, dropped, tell, times};
+use crate::{cables, faulty, over_xdp, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     if let Some(code) = faulty::as_gateway() {
         return code;
     }

@@ -5,16 +5,6 @@
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/ends.rs"]
-mod ends;
-#[path = "support/faulty.rs"]
-mod faulty;
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -27,8 +17,9 @@ use crate::cables::{cables, rate};
 use crate::ends::{Ends, Outcome};
 use crate::faulty::{ROLE, Running, dropped, tell, times};
 use crate::raw::send_raw;
+use crate::{faulty, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     if let Some(code) = faulty::as_gateway() {
         return code;
     }

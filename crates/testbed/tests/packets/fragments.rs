@@ -2,18 +2,6 @@
 //! of IP datagrams through the gateway to a receiver and to a plain socket of the kernel. Recordings before and behind
 //! the gateway are compared with the receiver's report. Counts and bytes are asserted, and delays against each other.
 
-#[path = "support/both_ends.rs"]
-mod both_ends;
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/machines.rs"]
-mod machines;
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
 use std::fs::File;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -35,8 +23,9 @@ use crate::both_ends::run;
 use crate::cables::{cables, config, generator, rate};
 use crate::machines::ip;
 use crate::through::through;
+use crate::{raw, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("pictures_pass_the_gateway_as_fragments_and_are_whole_again", pictures_pass_the_gateway_as_fragments),
         ("the_kernel_puts_our_fragments_together_byte_for_byte", the_kernel_puts_our_fragments_together),

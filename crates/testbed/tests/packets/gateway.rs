@@ -2,16 +2,6 @@
 //! every packet is accounted for, classes get their own frames in order, memory stays within its bound. Rates and
 //! delays depend on the machine and are printed.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/over_xdp.rs"]
-mod over_xdp;
-#[path = "support/raw.rs"]
-mod raw;
-#[path = "support/sink.rs"]
-mod sink;
-mod support;
-
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,8 +22,9 @@ use fairlink_traffic::{Model, PacketSize};
 use crate::cables::{cables, config, generator, over_af_xdp, parse, rate};
 use crate::raw::send_described;
 use crate::sink::Sink;
+use crate::{over_xdp, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
         (
             "every_packet_is_accounted_for_classified_and_in_order",

@@ -1,16 +1,6 @@
 //! The gateway against hostile frames, neighbours and interfaces, with real packets in a private network namespace.
 //! Assertions hold on any machine: the gateway continues, and lost frames are counted.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/over_xdp.rs"]
-mod over_xdp;
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,12 +18,13 @@ use fairlink_traffic::{Model, PacketSize};
 use crate::cables::{cables, config, generator, parse, rate};
 use crate::raw::{send_raw, tap};
 use crate::through::{through, until};
+use crate::{over_xdp, raw, support};
 
 // Of linux/sockios.h; libc does not have them.
 const SIOCBRADDBR: libc::c_ulong = 0x89a0;
 const SIOCBRADDIF: libc::c_ulong = 0x89a2;
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
         ("a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction", frames_never_taken),
         ("a_frame_that_the_kernel_cannot_describe_is_counted_and_the_next_ones_pass", frames_that_cannot_be_described),

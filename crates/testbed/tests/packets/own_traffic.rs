@@ -5,16 +5,6 @@
 //!
 //! `FAIRLINK_FAULTS=N` tries each fault N times instead of twice.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/ends.rs"]
-mod ends;
-#[path = "support/faulty.rs"]
-mod faulty;
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -28,6 +18,7 @@ use fairlink_testbed::{PrivateNamespace, lay_cables};
 use crate::ends::{Ends, Outcome};
 use crate::faulty::{Running, dropped, tell_of, times};
 use crate::raw::send_raw;
+use crate::{cables, faulty, support};
 
 /// Environment variable that makes a process a gateway of these tests, with its mode of starting.
 const ROLE: &str = "FAIRLINK_OWN_TRAFFIC";
@@ -37,7 +28,7 @@ const PLAIN: &str = "plain";
 /// Sends by the interface's queueing discipline instead of bypassing it.
 const BY_THE_QDISC: &str = "by the queueing discipline";
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     if let Ok(role) = std::env::var(ROLE) {
         return gateway_process(&role);
     }

@@ -1,7 +1,5 @@
 //! Remaining rights of a process after it has dropped its privileges, each test in a process of its own.
 
-mod support;
-
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -11,7 +9,9 @@ use std::process::{Command, ExitCode};
 use fairlink_net::{Dropped, Privileges};
 use fairlink_testbed::{PrivateNamespace, lay_cables};
 
-fn main() -> ExitCode {
+use crate::support;
+
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("what_a_gateway_does_not_need_is_refused_and_ends_nothing", what_is_not_needed_is_refused),
         ("what_a_gateway_needs_goes_on", what_is_needed_goes_on),

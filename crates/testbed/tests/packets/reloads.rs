@@ -4,16 +4,12 @@
 //! `FAIRLINK_RELOADS=N` and `FAIRLINK_FRAMES=N` default to 20 and 200,000:
 //!
 //! ```text
-//! FAIRLINK_RELOADS=1000 FAIRLINK_FRAMES=10000000 cargo test --release -p fairlink-testbed --test reloads
+//! FAIRLINK_RELOADS=1000 FAIRLINK_FRAMES=10000000 cargo test --release -p fairlink-testbed --test packets -- reloads
 //! ```
 //!
 //! Frames lost to an overloaded machine are counted separately: those that overflowed the kernel's buffer before the
 //! gateway, those that the gateway shed before queueing, and those that overflowed the receiver's buffer.
 #![forbid(unsafe_code)]
-
-#[path = "support/cables.rs"]
-mod cables;
-mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,8 +27,9 @@ use fairlink_testbed::{Generator, PrivateNamespace, Receiver, ReceiverConfig};
 use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, generator, rate};
+use crate::support;
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     support::main(&[(
         "reloads_of_every_kind_under_load_lose_double_and_reorder_nothing",
         reloads_of_every_kind_under_load,

@@ -1,7 +1,5 @@
 //! Actions that a script in the sandbox cannot do, each tried in a process of its own.
 
-mod support;
-
 use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,7 +9,9 @@ use std::process::{Command, ExitCode, Stdio};
 use fairlink_net::{SANDBOX_USER, Sandbox};
 use fairlink_testbed::PrivateNamespace;
 
-fn main() -> ExitCode {
+use crate::support;
+
+pub(crate) fn main() -> ExitCode {
     support::main(&[("what_reaches_beyond_the_sandbox_is_refused", what_reaches_out_is_refused)])
 }
 

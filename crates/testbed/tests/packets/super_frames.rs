@@ -1,18 +1,6 @@
 //! Super-frames through the gateway, in a private network namespace. The output is compared, byte by byte, with the
 //! kernel's own segmentation of the same frame for an interface that cannot segment.
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/over_xdp.rs"]
-mod over_xdp;
-#[path = "support/raw.rs"]
-mod raw;
-#[path = "support/sink.rs"]
-mod sink;
-mod support;
-#[path = "support/through.rs"]
-mod through;
-
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +19,9 @@ use crate::cables::{cables, config, over_af_xdp};
 use crate::raw::{bytes, send_described, tap};
 use crate::sink::Sink;
 use crate::through::{through, until};
+use crate::{over_xdp, raw, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
         ("super_frames_leave_as_the_kernel_itself_would_have_split_them", as_the_kernel_splits_them),
         ("super_frames_are_sent_whole_to_an_output_that_takes_them", to_an_output_that_takes_them),

@@ -2,16 +2,6 @@
 //! namespaces. Order, content, checksums and the account are asserted; rates depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
-#[path = "support/cables.rs"]
-mod cables;
-#[path = "support/machines.rs"]
-mod machines;
-#[path = "support/over_xdp.rs"]
-mod over_xdp;
-#[path = "support/shared_tcp.rs"]
-mod shared_tcp;
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -25,8 +15,9 @@ use fairlink_testbed::PrivateNamespace;
 use crate::cables::{cables, over_af_xdp};
 use crate::machines::{between, default_offloads};
 use crate::shared_tcp::{PERCENT, USERS_PART, config, share};
+use crate::{over_xdp, support};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
         ("tcp_with_default_offloads_arrives_as_it_was_sent_in_both_directions", tcp_arrives_as_it_was_sent),
         ("checksums_that_the_interfaces_finish_are_right_in_every_segment", checksums_that_the_interfaces_finish),

@@ -2,15 +2,12 @@
 //! and delays depend on the machine and are printed.
 #![forbid(unsafe_code)]
 
-#[path = "support/both_ends.rs"]
-mod both_ends;
-mod support;
-
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::both_ends::run;
+use crate::support;
 use fairlink_config::tc::{ImportOptions, export, import};
 use fairlink_config::{LinkFile, ReadOptions};
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, Rate, Share};
@@ -21,7 +18,7 @@ use fairlink_testbed::{
 };
 use fairlink_traffic::{Interval, Model, PacketSize, Script, SourceSpec};
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("a_private_namespace_has_nothing_but_loopback", a_private_namespace_has_nothing_but_loopback),
         ("what_is_sent_over_a_cable_arrives_once_and_in_order", what_is_sent_over_a_cable_arrives_once_and_in_order),

@@ -1,6 +1,17 @@
 //! Runs each test in a new process, in a private network namespace: without root only a process of one thread can enter
 //! a namespace. If no namespace is available, a line that starts with `SKIPPED:` gives the reason.
 
+pub(crate) mod both_ends;
+pub(crate) mod cables;
+pub(crate) mod ends;
+pub(crate) mod faulty;
+pub(crate) mod machines;
+pub(crate) mod over_xdp;
+pub(crate) mod raw;
+pub(crate) mod shared_tcp;
+pub(crate) mod sink;
+pub(crate) mod through;
+
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 
