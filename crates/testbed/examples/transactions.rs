@@ -9,7 +9,7 @@
 //! Arguments: numbers of leaves, powers of two up to 1024 [2 8 32 128 512]; `--seconds N` of each run [2]; `--profile`
 //! prints the time of each stage of the gateway.
 
-#[path = "../tests/support/machines.rs"]
+#[path = "../tests/packets/support/machines.rs"]
 mod machines;
 
 use std::collections::BTreeMap;

@@ -107,10 +107,19 @@ impl<'a> Play<'a> {
     /// Continues until the link could have sent another `bytes`. Returns the bytes that each class sent in that time by
     /// class id, and the time.
     pub(crate) fn run(&mut self, bytes: u64) -> (Vec<u64>, Nanos) {
+        self.run_within(bytes, u64::MAX).expect("no run has so many packets")
+    }
+
+    /// As [`Play::run`]. Ends with `None` as soon as more than `most` packets have come or left since the start of the
+    /// run.
+    pub(crate) fn run_within(&mut self, bytes: u64, most: u64) -> Option<(Vec<u64>, Nanos)> {
         let link = u128::from(self.tree.link().rate.bps());
         let mut sent = vec![0u64; self.tree.len()];
         let (since, mut passed) = (self.now, 0u64);
         while passed < bytes {
+            if self.events > most {
+                return None;
+            }
             while let Some(&Reverse((at, leaf, every, length))) = self.arrivals.peek() {
                 if at > self.now.0 {
                     break;
@@ -147,6 +156,6 @@ impl<'a> Play<'a> {
             let bytes = sent[class.index()];
             sent[self.tree.parent(class).unwrap_or(ClassId::ROOT).index()] += bytes;
         }
-        (sent, self.now - since)
+        Some((sent, self.now - since))
     }
 }

@@ -104,12 +104,13 @@ pub(crate) fn settled(info: &SchedulerInfo, tree: &Hierarchy, sources: &[Source]
     let mut before: Option<Vec<f64>> = None;
     loop {
         let first = play.events();
-        let (sent, span) = play.run(bytes);
+        // The next stretch takes twice as many. Without a second one there is no answer, so the first ends early.
+        let most = if before.is_none() { (MAX_EVENTS + 2 * first) / 3 } else { u64::MAX };
+        let (sent, span) = play.run_within(bytes, most)?;
         let rates: Vec<f64> = sent.iter().map(|&sent| sent as f64 * 8e9 / (span.0 as f64).max(1.0)).collect();
         if before.is_some_and(|before| agree(&before, &rates, capacity)) {
             return Some(rates);
         }
-        // The next stretch takes twice as many.
         if play.events() + 2 * (play.events() - first) > MAX_EVENTS {
             return None;
         }

@@ -1,0 +1,136 @@
+//! Runs each test in a new process, in a private network namespace: without root only a process of one thread can enter
+//! a namespace. If no namespace is available, a line that starts with `SKIPPED:` gives the reason.
+
+pub(crate) mod both_ends;
+pub(crate) mod cables;
+pub(crate) mod ends;
+pub(crate) mod faulty;
+pub(crate) mod machines;
+pub(crate) mod over_xdp;
+pub(crate) mod raw;
+pub(crate) mod sink;
+pub(crate) mod through;
+
+use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
+
+use fairlink_testbed::{PrivateNamespace, enter_private_namespace};
+use libtest_mimic::{Arguments, Trial};
+
+/// Environment variable with the test that a process runs; absent in the first process.
+const VARIABLE: &str = "FAIRLINK_NAMESPACE_TEST";
+
+/// A test and its name.
+pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
+
+/// A second run of some tests, in a variant.
+#[derive(Clone, Copy)]
+pub(crate) struct Also {
+    /// The variant, such as the backend.
+    pub(crate) over: &'static str,
+    /// The variable that selects it in the test's process.
+    pub(crate) variable: &'static str,
+    /// Returns the reason, determined once in a new process, why it is not available here.
+    pub(crate) why_not: fn(&PrivateNamespace) -> Option<String>,
+    /// Names of the tests.
+    pub(crate) tests: &'static [&'static str],
+}
+
+/// Runs `tests` one after the other (there are few processors and much traffic), or the single test for which this
+/// process was started.
+#[allow(dead_code, reason = "not every suite has a gateway")]
+pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
+    main_also(tests, None)
+}
+
+/// As [`main`], and runs some of them again.
+pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode {
+    if let (Ok(name), Some(Also { why_not, .. })) = (std::env::var(VARIABLE), also)
+        && name == PROBE
+    {
+        match enter_private_namespace().map_err(|why| why.to_string()).map(|namespace| why_not(&namespace)) {
+            Ok(None) => {}
+            Ok(Some(why)) | Err(why) => println!("{why}"),
+        }
+        return ExitCode::SUCCESS;
+    }
+    if let Ok(name) = std::env::var(VARIABLE) {
+        let (_, test) = tests.iter().find(|(known, _)| *known == name).expect("a test of that name");
+        match enter_private_namespace() {
+            Ok(namespace) => test(&namespace),
+            Err(why) => println!("SKIPPED: {name}: {why}"),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trial = |name: &'static str| {
+        Trial::test(name, move || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(VARIABLE, name);
+            run(command)
+        })
+    };
+    let mut trials: Vec<_> = tests.iter().map(|&(name, _)| trial(name)).collect();
+    for (also, &name) in also.iter().flat_map(|also| also.tests.iter().map(move |name| (*also, name))) {
+        assert!(tests.iter().any(|&(known, _)| known == name), "there is no test {name}");
+        trials.push(Trial::test(format!("{name}_over_{}", also.over), move || {
+            if let Some(why) = PROBED.get_or_init(probe) {
+                println!("\nSKIPPED: no {} here: {why}", also.over);
+                return Ok(());
+            }
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env(VARIABLE, name).env(also.variable, also.over);
+            run(command)
+        }));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Runs tests of this suite once more, each as the root of a new user namespace, by nftables instead of programs. This
+/// user has all rights over its networks and none over the kernel.
+#[allow(dead_code, reason = "not every suite has a gateway")]
+pub(crate) fn in_user_namespaces(tests: &[&str]) {
+    for test in tests {
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--net"])
+            .arg(std::env::current_exe().unwrap())
+            .env(VARIABLE, test)
+            .output();
+        match output {
+            Ok(output) => {
+                print!("nftables: {test}\n{}", String::from_utf8_lossy(&output.stdout));
+                assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            Err(why) => println!("SKIPPED: no user namespace here: {why}"),
+        }
+    }
+}
+
+/// The name of the process that determines availability.
+const PROBE: &str = "(probe)";
+static PROBED: OnceLock<Option<String>> = OnceLock::new();
+
+fn probe() -> Option<String> {
+    let output = std::env::current_exe().and_then(|program| Command::new(program).env(VARIABLE, PROBE).output());
+    match output {
+        Ok(output) if output.status.success() => {
+            let why = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            (!why.is_empty()).then_some(why)
+        }
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Runs a test's process and shows its output.
+fn run(mut command: Command) -> Result<(), libtest_mimic::Failed> {
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() {
+        print!("\n{text}");
+        Ok(())
+    } else {
+        Err(format!("{}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
+    }
+}
