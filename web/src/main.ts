@@ -2,6 +2,7 @@
 
 import { Editor } from "./editor";
 import { Engine, Refused } from "./engine";
+import { importText, toolOf } from "./import";
 import { Details, summary } from "./plan";
 import { Play } from "./play";
 import { fromFragment, toFragment } from "./share";
@@ -158,8 +159,27 @@ function wire(): void {
 const LONGEST = 16 << 20;
 
 async function take(file: File): Promise<void> {
-  if (file.size > LONGEST) notice(`${file.name} has ${file.size} B; the page takes up to ${LONGEST} B, the command line more`);
-  else load(await file.text());
+  if (file.size > LONGEST) {
+    notice(`${file.name} has ${file.size} B; the page takes up to ${LONGEST} B, the command line more`);
+    return;
+  }
+  const text = await file.text();
+  const tool = toolOf(file.name, text);
+  if (tool === null) {
+    load(text);
+    return;
+  }
+  try {
+    const made = await importText(engine, tool, file.name, text, (why) => prompt(`${why}\nRate of the link, such as 100mbit`));
+    const [first, ...others] = made?.files ?? [];
+    if (!made || !first) return;
+    load(first.text);
+    const told = [...made.changed, ...made.left_out].map(({ line, message }) => `${line ? `line ${line}: ` : ""}${message}`);
+    const more = others.length ? [`${others.length} more links of ${file.name} are not shown: import them with the command line`] : [];
+    notice([`${file.name}, read as ${tool}:`, ...more, ...told].join("\n"));
+  } catch (error) {
+    notice(`${file.name}, read as ${tool}: ${(error as Error).message}`);
+  }
 }
 
 function load(text: string): void {

@@ -89,6 +89,13 @@ export interface SchedulersDocument {
   schedulers: { name: string }[];
 }
 
+export interface ImportDocument {
+  files: { name: string; text: string }[];
+  kept: string[];
+  changed: Problem[];
+  left_out: Problem[];
+}
+
 export interface RunStep {
   now_s: number;
   done: boolean;

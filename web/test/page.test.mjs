@@ -190,6 +190,26 @@ test("a link holds the file, and one that was cut is told", async () => {
   await close(page);
 });
 
+test("a script of tc is dropped on the page, and becomes a link file", async () => {
+  const page = await open();
+  page.on("dialog", (dialog) => dialog.accept("9mbit"));
+  const script = "tc qdisc add dev eth0 root handle 1: htb default 2\ntc class add dev eth0 parent 1: classid 1:2 htb rate 3mbit ceil 9mbit\ntc class add dev eth0 parent 1: classid 1:3 htb rate 6mbit\n";
+  const drop = (name, text) =>
+    page.evaluate(([name, text]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([text], name));
+      document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }, [name, text]);
+  await drop("shape.sh", script);
+  await until(page, () => document.querySelector("#notice").textContent.includes("read as tc"));
+  await until(page, () => document.querySelectorAll(".row").length === 2 && document.querySelector("#summary").textContent.startsWith("9 Mbit/s"));
+  assert.match(await text(page), /guarantee = "3Mbit"/);
+  await drop("broken.sh", script.replace("3mbit", "3mbat"));
+  await until(page, () => document.querySelector("#notice").textContent.includes("3mbat"));
+  assert.match(await text(page), /guarantee = "3Mbit"/);
+  await close(page);
+});
+
 test("ten thousand classes scroll, and are found", async () => {
   const page = await open();
   const many = `[link]\nrate = "10gbit"\n${Array.from({ length: 10000 }, (_, at) => `[[class]]\nname = "c${at}"\nweight = 1\n`).join("")}`;

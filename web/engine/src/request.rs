@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use fairlink_api::{
-    CheckOptions, FluidOptions, ProblemReport, Refused, SimOptions, Simulation, check, explain, fluid, schedulers,
-    simulate,
+    CheckOptions, FluidOptions, ImportDoc, ImportOptions, ProblemReport, Refused, SimOptions, Simulation, Tool, check,
+    explain, fluid, import, schedulers, simulate,
 };
 use fairlink_config::SourceText;
-use fairlink_core::{NANOS_PER_SEC, Nanos};
+use fairlink_core::{NANOS_PER_SEC, Nanos, Rate};
 use fairlink_sim::Run;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,8 @@ enum Request {
     Explain { link: String, class: String, demand: Option<String> },
     /// All schedulers.
     Schedulers,
+    /// Reads the configuration of another tool, the text of one file. `rate_bps` is that of the link, if the file has none.
+    Import { tool: String, name: String, text: String, rate_bps: Option<u64> },
     /// Starts a simulation, in place of one that has this name.
     Start { name: String, scenario: String, scheduler: Option<String>, seed: Option<u64> },
     /// Continues it until a time in seconds, and reports.
@@ -91,6 +93,13 @@ impl Engine {
                 Ok(text(&explain(&file(&link), &class, demand.as_deref(), None)?.document))
             }
             Request::Schedulers => Ok(text(&schedulers(&[])?)),
+            Request::Import { tool, name, text: other, rate_bps } => {
+                let tool = tool_named(&tool)?;
+                let rate = rate_bps.map(Rate::from_bps).transpose().map_err(|error| argument("rate", error))?;
+                let options = ImportOptions { rate, ..ImportOptions::default() };
+                let imported = import(&tool, &[SourceText::new(&name, other)], &options)?;
+                Ok(text(&ImportDoc::new(&tool, &imported, false)?))
+            }
             Request::Start { name, scenario, scheduler, seed } => {
                 let options = SimOptions { scheduler: scheduler.as_deref(), seed, ..SimOptions::default() };
                 let started = simulate(&file(&scenario), &options)?;
@@ -116,6 +125,25 @@ impl Engine {
         let run = self.runs.iter_mut().find(|(known, _)| known == name).map(|(_, run)| run);
         run.ok_or_else(|| Refused::Failed(format!("there is no simulation {name:?}: start it first")))
     }
+}
+
+fn argument(name: &'static str, message: impl ToString) -> Refused {
+    Refused::Argument { name, message: message.to_string() }
+}
+
+/// The tools whose configuration is one file.
+fn tool_named(name: &str) -> Result<Tool, Refused> {
+    Ok(match name {
+        "tc" => Tool::Tc { device: None },
+        "libreqos" => Tool::Libreqos,
+        "mikrotik" => Tool::Mikrotik { queues: None, parent: None },
+        "k8s" => Tool::K8s { node: None },
+        "libvirt" => Tool::Libvirt,
+        "pf" => Tool::Pf { interface: None },
+        other => {
+            return Err(argument("tool", format!("{other:?} is not one of tc, libreqos, mikrotik, k8s, libvirt, pf")));
+        }
+    })
 }
 
 fn text(document: &impl Serialize) -> String {
