@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long)]
     lenient: bool,
     /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces
-    /// do not support AF_XDP), auto (packet sockets).
+    /// do not support AF_XDP), auto (AF_XDP sockets where the drivers of both offer zero-copy, else packet sockets).
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backend)]
     backend: BackendChoice,
     /// Waiting mode of the data thread: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
