@@ -6,7 +6,7 @@ import { importText, toolOf } from "./import";
 import { Details, summary } from "./plan";
 import { Play } from "./play";
 import { fromFragment, toFragment } from "./share";
-import { addClass, removeClass, renameClass, setKey, type Change } from "./text";
+import { addClass, removeClasses, renameClass, setKey, type Change } from "./text";
 import { Tree, type Demands } from "./tree";
 import type { CheckDocument, ClassReport, FluidDocument, SchedulersDocument } from "./types";
 
@@ -125,7 +125,11 @@ function wire(): void {
     }
   };
   by("remove").onclick = () => {
-    if (tree.chosen) edit(removeClass(editor.text, tree.chosen));
+    if (!tree.chosen) return;
+    const names = new Set([tree.chosen]);
+    // Parents come before their children.
+    for (const { name, parent } of classes) if (parent !== null && names.has(parent)) names.add(name);
+    edit(removeClasses(editor.text, names));
   };
   const schedulers = () => [chosenScheduler(), ...(by<HTMLSelectElement>("beside").value ? [by<HTMLSelectElement>("beside").value] : [])];
   by("run").onclick = () => check && void play.run(editor.text, check, schedulers());

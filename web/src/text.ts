@@ -57,8 +57,8 @@ function value(block: Block, key: string): { line: Line; at: number; text: strin
   return undefined;
 }
 
-function nameOf(block: Block): string | undefined {
-  const text = value(block, "name")?.text;
+function nameOf(block: Block, key = "name"): string | undefined {
+  const text = value(block, key)?.text;
   if (text?.startsWith('"')) {
     try {
       return JSON.parse(text) as string;
@@ -94,12 +94,12 @@ export function addClass(text: string, name: string, parent: string | null, key:
   return { from: at, to: at, insert: `\n\n[[class]]\nname = ${quoted(name)}${below}\n${key} = ${to}` };
 }
 
-/** Removes a class and its sources; its children are removed first. */
-export function removeClass(text: string, name: string): Change[] {
+/** Removes classes and their sources. */
+export function removeClasses(text: string, names: Set<string>): Change[] {
   const cut = (block: Block) => ({ from: block.head.from, to: Math.min(text.length, block.end + 1), insert: "" });
-  const own = classBlock(text, name);
-  const sources = blocks(text, "[[source]]").filter((block) => value(block, "class")?.text === quoted(name));
-  return [...(own ? [own] : []), ...sources].map(cut);
+  const is = (name: string | undefined) => name !== undefined && names.has(name);
+  const own = blocks(text, "[[class]]").filter((block) => is(nameOf(block)));
+  return [...own, ...blocks(text, "[[source]]").filter((block) => is(nameOf(block, "class")))].map(cut);
 }
 
 /** Gives a class another name wherever it is used as one. */

@@ -130,6 +130,17 @@ test("classes are added, renamed and removed in the file", async () => {
   await close(page);
 });
 
+test("a class is removed with the classes below it and their sources", async () => {
+  const page = await open();
+  await type(page, LINK + '[[class]]\nname = "a"\nparent = "data"\nweight = 1\n[[source]]\nclass = "a"\nmodel = "greedy"\npacket = "1kB"\n');
+  await shows(page, "voice", "data", "a");
+  await page.click(".row:has-text('data')");
+  await page.click("#remove");
+  await shows(page, "voice");
+  assert.equal((await text(page)).trim(), LINK.slice(0, LINK.lastIndexOf("[[class]]")).trim());
+  await close(page);
+});
+
 test("what the page computes is what the command line prints", async (context) => {
   const fairlink = process.env.FAIRLINK;
   if (!fairlink) return context.skip("FAIRLINK names no program");

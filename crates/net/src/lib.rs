@@ -52,7 +52,7 @@ pub use {
     io::heap::return_freed_memory,
     io::huge_pages::HugePages,
     io::interface::{self, Interface, InterfaceError, Offloads},
-    io::pacing::Pacing,
+    io::pacing::{Pacing, wake_punctually},
     io::port::BackendKind,
     qdisc::{
         LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscContent, QdiscError, QdiscExtension, QdiscFilters,

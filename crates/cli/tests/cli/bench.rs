@@ -3,10 +3,10 @@
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 #[cfg(target_os = "linux")]
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use crate::sim::catches_ctrl_c;
+use crate::sim::interrupted_after;
 use crate::{Run, Scratch, fairlink};
 #[cfg(target_os = "linux")]
 use crate::{command, run};
@@ -201,18 +201,7 @@ fn bench_gateway_reads_at_80_columns() {
 #[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_ends_the_bench_of_the_gateway_and_leaves_no_interface() {
-    let mut child =
-        command(&["bench", "--gateway"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    while !catches_ctrl_c(child.id()) && child.try_wait().expect("a child").is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(Duration::from_millis(700));
-    let asked = Instant::now();
-    if child.try_wait().expect("a child").is_none() {
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-        assert!(killed.success());
-    }
-    let output = child.wait_with_output().expect("it ends");
+    let (output, took) = interrupted_after(Duration::from_millis(700), &["bench", "--gateway"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     if let Some(why) = why_no_packets(output.status.code().unwrap_or(2), &stderr) {
         return println!("SKIPPED: Ctrl-C of bench --gateway: {why}");
@@ -220,7 +209,7 @@ fn ctrl_c_ends_the_bench_of_the_gateway_and_leaves_no_interface() {
     assert!(output.status.code() == Some(1) && stderr.contains("error: interrupted"), "{stderr}");
     assert!(output.stdout.is_empty(), "no figure of a part of a run");
     // The bench takes more than a minute.
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(took < Duration::from_secs(10), "{:?}", took);
     assert!(!std::path::Path::new("/sys/class/net/sink").exists(), "an interface is left");
 }
 

@@ -3,13 +3,13 @@
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 #[cfg(target_os = "linux")]
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::fairlink;
 #[cfg(target_os = "linux")]
-use crate::{command, run, sim::catches_ctrl_c};
+use crate::{run, sim::interrupted_after};
 
 /// Checks the documented JSON, for any rates.
 fn check_shape(outcome: &Value, experiment: u64, phases: usize) {
@@ -156,25 +156,14 @@ fn with_classes_a_ping_beside_an_upload_takes_a_fifth_of_what_it_takes_in_one_qu
 #[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_ends_a_ping_soon_and_leaves_no_interface() {
-    let mut child =
-        command(&["demo", "--ping"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    while !catches_ctrl_c(child.id()) && child.try_wait().expect("a child").is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(Duration::from_millis(500));
-    let asked = Instant::now();
-    if child.try_wait().expect("a child").is_none() {
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-        assert!(killed.success());
-    }
-    let output = child.wait_with_output().expect("it ends");
+    let (output, took) = interrupted_after(Duration::from_millis(500), &["demo", "--ping"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     if let Some(why) = why_no_ping(output.status.code(), &stderr) {
         return println!("SKIPPED: Ctrl-C of a ping: {why}");
     }
     assert!(output.status.code() == Some(1) && stderr.contains("error: interrupted"), "{stderr}");
     // The plan takes 16 s.
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(took < Duration::from_secs(5), "{:?}", took);
     for name in ["fl-in", "fl-out", "fl-laptop", "fl-server"] {
         assert!(!std::path::Path::new("/sys/class/net").join(name).exists(), "{name} is still there");
     }

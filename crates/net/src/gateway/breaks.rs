@@ -196,7 +196,7 @@ impl Gateway {
     fn open_xdp(&mut self, looked: Looked, notes: &mut Vec<String>) -> Result<Ports, OpenError> {
         let pool = &mut self.data_path.pool;
         let interfaces = [&looked.input, &looked.output];
-        let opened = match Fit::of([(interfaces[0], true), (interfaces[1], self.config.reverse)]) {
+        let opened = match Fit::of(interfaces, self.config.reverse) {
             Ok(fit) if fit.frame_bytes <= self.footprint.frame_bytes && fit.owned() <= self.footprint.owned => {
                 Ports::open_xdp(&self.config, interfaces, (fit, self.choice.modes), pool, self.early.as_ref(), notes)
             }

@@ -88,7 +88,7 @@ pub(crate) struct Parts {
     pub(crate) queues: QueueLengths,
     pub(crate) splitter: Splitter,
     pub(crate) growth: Option<Growth>,
-    /// [`EarlyDrops::room`]
+    /// Room for the new classes.
     pub(crate) early: Counted,
 }
 

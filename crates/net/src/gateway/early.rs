@@ -211,10 +211,10 @@ pub(crate) struct EarlyDrops {
     calm: u64,
     /// The half of the counters in use.
     half: usize,
-    /// What was counted of the drops of each class, and of each class before the last change.
+    /// Drops of each class that are counted already, and of each class before the last change.
     now: Counted,
     before: Counted,
-    /// What was counted of the drops of unknown flows.
+    /// Drops of unknown flows that are counted already.
     counted_unknown: Amount,
     /// Frames of unknown flows that were dropped.
     unknown: Amount,
@@ -391,7 +391,7 @@ impl EarlyDrops {
     }
 }
 
-/// What was counted of the drops of classes.
+/// Drops of classes that are counted already.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     amounts: Vec<Amount>,

@@ -27,7 +27,6 @@ use std::sync::atomic::Ordering;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::early::Early;
 use crate::gateway::fail_open::keep::{Keeper, Parts, SharedParts, Upkeep, Way};
 use crate::gateway::fail_open::place::Place;
 use crate::gateway::fail_open::programs::Programs;
@@ -35,6 +34,7 @@ use crate::gateway::fail_open::redirect::{Marks, Redirection};
 use crate::gateway::fail_open::table::Table;
 use crate::gateway::open_error::OpenError;
 use crate::io::af_xdp::{Beat, Life};
+use crate::io::bpf::assembler::Part;
 use crate::io::bpf::{BpfError, Map, Program, SharedWords};
 use crate::io::interface::Interface;
 
@@ -127,9 +127,9 @@ enum By {
 }
 
 impl Hold {
-    /// Creates wires from the first to the second of each of `directions`, and accepts nothing yet. With `early`, frames of
-    /// the first direction may be dropped early. Without fail-open,
-    /// wires of an earlier gateway are removed if the interfaces are `claimed`.
+    /// Creates wires from the first to the second of each of `directions`, and accepts nothing yet. `end` ends the program
+    /// that accepts frames, with the context in `R9`. Without fail-open, wires of an earlier gateway are removed if the
+    /// interfaces are `claimed`.
     ///
     /// # Errors
     /// [`OpenError::FailOpen`] if it is required and impossible; nothing new is left then.
@@ -137,14 +137,14 @@ impl Hold {
         policy: FailOpen,
         directions: &[(&Interface, &Interface)],
         claimed: bool,
-        early: Option<&Early>,
+        end: Option<Part<'_>>,
         notes: &mut Vec<String>,
     ) -> Result<(Option<Self>, FailOpenStats), OpenError> {
         let opened = |hold: Self, by: &str, why_not| Ok((Some(hold), FailOpenStats::by(by, why_not)));
         let why = match policy {
             FailOpen::Never => None,
             FailOpen::Auto | FailOpen::Require => {
-                match Self::by_programs(directions, early) {
+                match Self::by_programs(directions, end) {
                     Ok(hold) => return opened(hold, "bpf", None),
                     Err(programs) => match Self::by_table(directions) {
                         Ok(hold) => {
@@ -237,11 +237,8 @@ impl Hold {
     }
 
     /// Loads the programs first, because the kernel may refuse them.
-    fn by_programs(directions: &[(&Interface, &Interface)], early: Option<&Early>) -> Result<Self, String> {
-        // The first direction is the shared one.
-        let input = directions.first().map(|(from, _)| from.index);
-        let dropper = early.zip(input).map(|(early, input)| early.dropper(input));
-        let programs = Programs::load(dropper.as_ref()).map_err(|error| explain(&error))?;
+    fn by_programs(directions: &[(&Interface, &Interface)], end: Option<Part<'_>>) -> Result<Self, String> {
+        let programs = Programs::load(end).map_err(|error| explain(&error))?;
         let mut places = Vec::new();
         for (from, _) in directions {
             places.push(programs.guard((&from.name, from.index)).map_err(|error| explain(&error))?);

@@ -216,12 +216,12 @@ impl Opened {
         notes: &mut Vec<String>,
     ) -> Result<Self, WhyNot> {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
-        let fit = Fit::of([(interfaces[0], true), (interfaces[1], config.reverse)])
-            .map_err(|error| WhyNot::Unfit(error.0))?;
+        let fit = Fit::of(interfaces, config.reverse).map_err(|error| WhyNot::Unfit(error.0))?;
         let footprint = Footprint::of_af_xdp(&fit);
         let needs = Needs::for_config(config, footprint).map_err(unfit)?;
         // The whole pool is registered with the kernel, and registered memory cannot grow.
         let mut pool = FramePool::new(needs.frames, fit.frame_bytes).map_err(|error| unfit(error.into()))?;
+        // Its filter is for packet sockets, if an interface that comes back cannot use AF_XDP.
         let early = load_early(config, |early| early.try_in_driver().map(drop), notes);
         let ports = Ports::open_xdp(config, interfaces, (fit, choice.modes), &mut pool, early.as_ref(), notes)?;
         Ok(Self { footprint, needs, pool, ports, early })

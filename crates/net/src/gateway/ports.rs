@@ -11,6 +11,7 @@ use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
 use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
+use crate::io::bpf::assembler::{Assembler, Part};
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
@@ -175,8 +176,13 @@ impl Ports {
         if claims.is_none() && (config.fail_open == FailOpen::Never || !fail_open::are_laid(&directions)) {
             claims = Some(claim::take_over(&receiving, notes)?);
         }
+        let drops = early.map(|early| {
+            let dropper = early.dropper(input.index);
+            move |code: &mut Assembler| dropper.end_filter(code)
+        });
+        let end = drops.as_ref().map(|drops| drops as Part<'_>);
         let (hold, fail_open) =
-            match (Hold::prepare(config.fail_open, &directions, claims.is_some(), early, notes)?, claims.is_some()) {
+            match (Hold::prepare(config.fail_open, &directions, claims.is_some(), end, notes)?, claims.is_some()) {
                 ((None, stats), false) => {
                     claims = Some(claim::take_over(&receiving, notes)?);
                     Hold::without(&directions, notes);

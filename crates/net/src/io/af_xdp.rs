@@ -36,7 +36,7 @@ use crate::io::af_xdp::queues::{Queues, Took};
 use crate::io::af_xdp::socket::Refused;
 use crate::io::backend::{Arrival, BATCH, Backend, BackendCounters, BackendError, Rest, Sent};
 use crate::io::bpf::BpfError;
-use crate::io::bpf::assembler::Assembler;
+use crate::io::bpf::assembler::Part;
 use crate::io::frame_pool::FramePool;
 use crate::io::interface::{self, Interface};
 use crate::io::{packet_socket, sys};
@@ -88,7 +88,7 @@ pub(crate) struct AfXdp {
     counters: BackendCounters,
 }
 
-/// What a pair of interfaces is opened with.
+/// Settings for opening a pair of interfaces.
 pub(crate) struct Opening<'a> {
     /// The interfaces' needs.
     pub(crate) fit: Fit,
@@ -97,7 +97,7 @@ pub(crate) struct Opening<'a> {
     /// If present, the programs redirect frames only while it is fresh.
     pub(crate) beat: Option<Beat<'a>>,
     /// Appended to the program of the first interface where it would redirect a frame. `R9` has the context.
-    pub(crate) before: Option<&'a dyn Fn(&mut Assembler)>,
+    pub(crate) before: Option<Part<'a>>,
     /// Maximum time for which another socket or program may have an interface.
     pub(crate) patience: Duration,
 }
@@ -242,7 +242,7 @@ fn redirect(
     interface: &Interface,
     queues: u32,
     beat: Option<Beat<'_>>,
-    before: Option<&dyn Fn(&mut Assembler)>,
+    before: Option<Part<'_>>,
     until: Instant,
 ) -> Result<Redirection, Unfit> {
     let tags = fitness::takes_tags_out(interface);

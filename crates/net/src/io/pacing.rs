@@ -148,7 +148,7 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
 }
 
 /// Requests punctual wakeups for this thread. Otherwise sleeps end up to 50 us late.
-pub(crate) fn wake_punctually() {
+pub fn wake_punctually() {
     // SAFETY: this option takes a number and no pointers. It cannot fail for a positive number; sleeps are coarser if
     // it did.
     unsafe {

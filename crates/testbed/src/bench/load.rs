@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairlink_core::{ClassId, Nanos};
 use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, Clock, FrameInfo, FramePool, FrameTemplate, Headers, Interface, MonotonicClock,
-    Stamp,
+    Stamp, wake_punctually,
 };
 
 use super::GatewayBenchError;
@@ -29,7 +29,7 @@ pub(super) struct Load {
     frames: Vec<u32>,
 }
 
-/// What was sent.
+/// Result of sending.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     /// Frames that the kernel accepted.
@@ -116,10 +116,4 @@ impl Load {
         self.frames.extend(std::iter::from_fn(|| self.pool.take()));
         Ok(sent.accepted as u64)
     }
-}
-
-/// Makes sleeps of this thread end within a microsecond of their time, as far as the machine allows, not 50 us later.
-fn wake_punctually() {
-    // SAFETY: the call takes no pointers and changes only this thread. A kernel that refuses keeps the slack.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
 }

@@ -25,7 +25,7 @@ const OUTPUT: &str = "out";
 const SINK: &str = "sink";
 const BRIDGE: &str = "bridge";
 
-/// What passes frames from the first cable to the second.
+/// Connection of the first cable to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchPath {
     /// Nothing: frames end at the first cable. It shows what sending costs.

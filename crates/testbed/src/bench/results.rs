@@ -1,4 +1,4 @@
-//! What the bench has measured.
+//! Results of the bench.
 
 use schemars::JsonSchema;
 use serde::Serialize;

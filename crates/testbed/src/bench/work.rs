@@ -3,10 +3,10 @@
 //! *What is counted.* The processor time of the sending thread, by its own clock; that of the gateway's data thread, less
 //! the time in which it had nothing to do; and that of the kernel's threads `ksoftirqd`, by `schedstat`. All three clocks
 //! are exact. The time in which the data thread had nothing to do is that of a clock of the machine: while others have the
-//! processor, it is taken in proportion. A bridge, HTB and the receiving side of a cable work in softirqs: they run within the system call of the thread
-//! that sent the frame, whose clock counts them, or in `ksoftirqd`. A kernel that counts softirqs apart
-//! (`CONFIG_IRQ_TIME_ACCOUNTING`) is recognized by the sender's clock ([`Sent::softirqs_apart`]); its sum of all softirqs
-//! in `/proc/stat` is added then.
+//! processor, it is taken in proportion. A bridge, HTB and the receiving side of a cable work in softirqs: they run within
+//! the system call of the thread that sent the frame, whose clock counts them, or in `ksoftirqd`. A kernel that counts
+//! softirqs apart (`CONFIG_IRQ_TIME_ACCOUNTING`) is recognized by the sender's clock ([`Sent::softirqs_apart`]); its sum of
+//! all softirqs in `/proc/stat` is added then.
 //!
 //! *What is not.* Softirqs that interrupt another thread or an idle processor, other than with such a kernel: there are
 //! none here as long as no timer sends frames. The gateway's threads beside the data thread, which do nothing meanwhile.

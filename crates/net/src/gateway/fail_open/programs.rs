@@ -20,9 +20,8 @@ use std::sync::atomic::Ordering;
 
 use fairlink_core::Nanos;
 
-use crate::gateway::early::Dropper;
 use crate::gateway::fail_open::place::Place;
-use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
+use crate::io::bpf::assembler::{Assembler, Function, Part, Register::*, When, Width};
 use crate::io::bpf::{self, Attachment, BpfError, Map, MapKind, Program, ProgramKind, SharedWords};
 
 /// Age of the heartbeat from which the gateway counts as stalled. The data thread runs a turn at least every 50 ms.
@@ -49,16 +48,16 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs. The heartbeat is zero: nothing is accepted. `early` drops frames that the tap would accept; they
-    /// do not pass either.
+    /// Loads the programs. The heartbeat is zero: nothing is accepted. `end` ends the tap where it would accept a frame, with
+    /// the context in `R9`. A frame that it rejects does not pass either.
     ///
     /// # Errors
     /// [`BpfError`].
-    pub(super) fn load(early: Option<&Dropper<'_>>) -> Result<Self, BpfError> {
+    pub(super) fn load(end: Option<Part<'_>>) -> Result<Self, BpfError> {
         let beat = Map::shared_array("fairlink_beat", 1, 8)?;
         let notes = Map::new(MapKind::PerProcessorArray, "fairlink_notes", 1, 8)?;
         let array = Map::new(MapKind::Programs, "fairlink_taps", 1, 4)?;
-        let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(&beat, &notes, early))?;
+        let tap = Program::load(ProgramKind::SocketFilter, "fairlink_tap", None, tap(&beat, &notes, end))?;
         array.set_program(0, &tap)?;
         let gate = Program::load(ProgramKind::SocketFilter, "fairlink_gate", None, gate(&array))?;
         let place = Some(Attachment::TcxIngress);
@@ -109,7 +108,7 @@ fn find_note(code: &mut Assembler, notes: &Map) {
     code.map(R1, notes.fd.as_fd()).copy(R2, R10).add(R2, -4).call(Function::MapLookup);
 }
 
-fn tap(beat: &Map, notes: &Map, early: Option<&Dropper<'_>>) -> Assembler {
+fn tap(beat: &Map, notes: &Map, end: Option<Part<'_>>) -> Assembler {
     let mut code = Assembler::new();
     let nothing = code.label();
     code.copy(R9, R1);
@@ -122,8 +121,8 @@ fn tap(beat: &Map, notes: &Map, early: Option<&Dropper<'_>>) -> Assembler {
     find_note(&mut code, notes);
     code.jump(When::Equal, R0, 0, nothing);
     code.store(Width::Eight, R0, 0, R6);
-    if let Some(early) = early {
-        early.end_filter(&mut code);
+    if let Some(end) = end {
+        end(&mut code);
     } else {
         code.set(R0, ALL_OF_IT).exit();
     }

@@ -10,7 +10,7 @@ use crate::gateway::early::Early;
 use crate::gateway::fail_open::{FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
 use crate::io::af_xdp::{AfXdp, Fit, Mode, Opening};
-use crate::io::bpf::assembler::Assembler;
+use crate::io::bpf::assembler::{Assembler, Part};
 use crate::io::frame_pool::FramePool;
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
@@ -61,7 +61,7 @@ impl Ports {
             fit,
             modes,
             beat: hold.as_ref().and_then(Hold::heart),
-            before: drops.as_ref().map(|drops| drops as &dyn Fn(&mut Assembler)),
+            before: drops.as_ref().map(|drops| drops as Part<'_>),
             patience,
         };
         let mut opened = || -> Result<_, WhyNot> {

@@ -23,17 +23,14 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// Returns the needs of these interfaces. The flag of each says whether it receives.
+    /// Returns the needs of an input and an output; with `reverse`, the output receives, too.
     ///
     /// # Errors
     /// [`Unfit`]: AF_XDP cannot use one of them; the text names the action to take.
-    pub(crate) fn of(interfaces: [(&Interface, bool); 2]) -> Result<Self, Unfit> {
-        let frame_bytes = frame_bytes(interfaces.map(|(interface, _)| interface))?;
-        let [input, output] = interfaces.map(|(interface, receives)| match receives {
-            true => receive_queues(&interface.name),
-            false => Ok(0),
-        });
-        Ok(Self { frame_bytes, queues: [input?, output?] })
+    pub(crate) fn of(interfaces: [&Interface; 2], reverse: bool) -> Result<Self, Unfit> {
+        let [input, output] = interfaces;
+        let back = if reverse { receive_queues(&output.name)? } else { 0 };
+        Ok(Self { frame_bytes: frame_bytes(interfaces)?, queues: [receive_queues(&input.name)?, back] })
     }
 
     /// Maximum number of pool frames that both interfaces own.

@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 
 use fairlink_core::Nanos;
 
-use crate::io::bpf::assembler::{Assembler, Function, Register::*, When, Width};
+use crate::io::bpf::assembler::{Assembler, Function, Part, Register::*, When, Width};
 use crate::io::bpf::types;
 use crate::io::bpf::{Attachment, BpfError, Link, Map, MapKind, Program, ProgramKind};
 
@@ -71,7 +71,7 @@ impl Redirection {
         (index, queues): (i32, u32),
         beat: Option<Beat<'_>>,
         tags: bool,
-        before: Option<&dyn Fn(&mut Assembler)>,
+        before: Option<Part<'_>>,
     ) -> Result<Self, BpfError> {
         let sockets = Map::new(MapKind::XdpSockets, "fairlink_xsks", queues, 4)?;
         let function = match tags {
@@ -89,12 +89,7 @@ impl Redirection {
     }
 }
 
-fn redirect(
-    beat: Option<Beat<'_>>,
-    sockets: &Map,
-    tag_function: Option<u32>,
-    before: Option<&dyn Fn(&mut Assembler)>,
-) -> Assembler {
+fn redirect(beat: Option<Beat<'_>>, sockets: &Map, tag_function: Option<u32>, before: Option<Part<'_>>) -> Assembler {
     let mut code = Assembler::new();
     let [pass, to_socket] = [code.label(), code.label()];
     code.copy(R9, R1);

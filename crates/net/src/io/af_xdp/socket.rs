@@ -25,12 +25,14 @@ fn refused(what: &'static str) -> impl FnOnce(io::Error) -> Refused {
     move |source| Refused { what, source }
 }
 
-/// Whether frames are copied between the kernel's memory and the pool.
+/// Copying between the kernel's memory and the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Only if the driver cannot use the pool.
+    /// The driver copies only if it cannot use the pool.
     Best,
+    /// It copies.
     Copy,
+    /// It uses the pool, or the socket is refused.
     ZeroCopy,
 }
 

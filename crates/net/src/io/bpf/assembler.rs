@@ -111,6 +111,9 @@ impl When {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label(usize);
 
+/// Appends a part of a program.
+pub(crate) type Part<'a> = &'a dyn Fn(&mut Assembler);
+
 /// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
