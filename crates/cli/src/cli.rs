@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Tc(tc::Args),
     /// Forward frames between two interfaces and shape one direction by the link file.
     #[cfg(target_os = "linux")]
-    Gateway(gateway::Args),
+    Gateway(Box<gateway::Args>),
     /// Query or change a running gateway.
     #[cfg(target_os = "linux")]
     Ctl(ctl::Args),

@@ -4,6 +4,7 @@
 //! calling thread until a stop is requested. A [`Remote`] gives other threads statistics and control. `docs/gateway.md`
 //! is the users' page.
 
+mod accept_failures;
 mod account;
 mod breaks;
 mod cable;
@@ -23,6 +24,8 @@ mod needs;
 mod open;
 mod open_error;
 mod outlet;
+#[cfg(any(test, feature = "testing"))]
+pub mod playing;
 mod pools;
 mod ports;
 mod privileges;
@@ -32,13 +35,13 @@ mod remote;
 mod remote_error;
 mod run;
 mod service;
-mod serving;
 mod splitter;
 pub(crate) mod stats;
 mod strays;
 mod trace;
 mod watchdog;
 
+pub use accept_failures::AcceptFailures;
 pub use cable::remove_cables;
 pub use config::{BackendChoice, GatewayConfig, LongFrames, OffloadPolicy, Processor};
 pub use fail_open::{FailOpen, FailOpenStats, close_wires};
@@ -46,7 +49,7 @@ pub use fleet::{Fleet, FleetError, LinkEnd, Planner};
 pub use links::Links;
 pub use liveness::{LivenessStats, Vitals};
 pub use log::{LogEvent, Severity};
-pub use metrics::{Metrics, MetricsError};
+pub use metrics::{ClassFilter, ClassMoment, LinkMoment, Moment, Observer};
 pub use open_error::{ClaimHolder, OpenError};
 pub use pools::Pools;
 pub use privileges::{Dropped, Privileges};

@@ -24,5 +24,6 @@ mod reception;
 pub(crate) mod sock_diag;
 pub(crate) mod sys;
 pub(crate) mod veth;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests of this crate use all of it"))]
 pub(crate) mod virtual_link;

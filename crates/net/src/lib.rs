@@ -37,12 +37,12 @@ pub use {
     gateway::control::{self, Control, ControlError, Watch},
     gateway::early::{drops_by_class, frames_in_front},
     gateway::{
-        BackendChoice, ClaimHolder, ClassChange, Committed, Dropped, FailOpen, FailOpenStats, Fate, Fleet, FleetError,
-        Gateway, GatewayConfig, GatewayExtension, GatewayState, GatewayStats, InterfaceStats, LinkChange, LinkEnd,
-        Links, LivenessStats, LogEvent, LongFrames, MemoryBound, Metrics, MetricsError, OffloadPolicy, OpenError,
-        Planner, Pools, Privileges, Processor, ReloadError, ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks,
-        Remote, RemoteError, ReverseStats, RunError, Service, Severity, StatsContent, TimeShares, Vitals, Wanted,
-        Watchdog, close_wires, has_room_to_read, remove_cables,
+        AcceptFailures, BackendChoice, ClaimHolder, ClassChange, ClassFilter, ClassMoment, Committed, Dropped,
+        FailOpen, FailOpenStats, Fate, Fleet, FleetError, Gateway, GatewayConfig, GatewayExtension, GatewayState,
+        GatewayStats, InterfaceStats, LinkChange, LinkEnd, LinkMoment, Links, LivenessStats, LogEvent, LongFrames,
+        MemoryBound, Moment, Observer, OffloadPolicy, OpenError, Planner, Pools, Privileges, Processor, ReloadError,
+        ReloadRequest, Reloaded, ReloadedLink, ReloadedLinks, Remote, RemoteError, ReverseStats, RunError, Service,
+        Severity, StatsContent, TimeShares, Vitals, Wanted, Watchdog, close_wires, has_room_to_read, remove_cables,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Sent},
@@ -69,6 +69,10 @@ pub use {
     wire::segments::{MOST_SEGMENTS, Origin, Segments, Unsplittable},
     wire::virtio::VirtioHeader,
 };
+
+/// Links that move packets in memory, for tests of servers.
+#[cfg(all(target_os = "linux", any(test, feature = "testing")))]
+pub use gateway::playing;
 
 /// Interfaces, sockets and netlink messages that `fairlink-testbed` uses, too. Thin wrappers of system calls without
 /// further checks.

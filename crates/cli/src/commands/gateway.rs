@@ -2,6 +2,7 @@
 
 mod life;
 mod links;
+mod page;
 pub(crate) mod unit;
 
 use std::net::SocketAddr;
@@ -13,10 +14,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
+use fairlink_http::HttpConfig;
 use fairlink_net::{
     BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LogEvent, LongFrames,
-    Metrics, OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError,
-    Severity, control, return_freed_memory,
+    OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, Severity,
+    control, return_freed_memory,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -98,6 +100,8 @@ pub(crate) struct Args {
     /// Serve OpenMetrics at this address and port, such as 127.0.0.1:9400: GET /metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    page: page::PageArgs,
     #[command(flatten)]
     log: log::LogArgs,
     /// Do not start: print a systemd unit that runs this command line. Without a link file, print the template unit
@@ -228,7 +232,9 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
         (None, Some(first)) => control::default_path(&first.output),
         (None, None) => return Err(CliError::wrong("no link in the files; write [link] or [[link]]")),
     };
-    let privileges = (!args.keep_privileges).then(|| Privileges::for_gateways(&configs, &path, args.metrics));
+    let http = args.page.config(args.metrics, &path)?;
+    let privileges =
+        (!args.keep_privileges).then(|| Privileges::for_gateways(&configs, &path, &page::addresses(&http)));
     let mut gateways = Vec::with_capacity(configs.len());
     for config in configs {
         let name = config.link_name().to_owned();
@@ -252,7 +258,7 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
     // When the socket exists, the gateways accept frames.
     let fleet = Fleet::start(gateways, Box::new(files)).map_err(CliError::failed)?;
-    let served = serve(args, &fleet, (&path, access), &asked, &hangup, &stop, out);
+    let served = serve(args, &fleet, (&path, access), &http, &asked, &hangup, &stop, out);
     // End each link cleanly after any error.
     let ended = fleet.join();
     fleet.news().iter().for_each(log::write);
@@ -260,11 +266,13 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
     account(ended, out)
 }
 
-/// Main loop: serves control, metrics, watchdog and signals until all links end.
+/// Main loop: serves control, metrics, page, watchdog and signals until all links end.
+#[expect(clippy::too_many_arguments, reason = "the parts of one process")]
 fn serve(
     args: &Args,
     fleet: &Fleet,
     (path, access): (&Path, control::Access),
+    http: &HttpConfig,
     asked: &AtomicBool,
     hangup: &Hangup,
     stop: &AtomicBool,
@@ -274,12 +282,8 @@ fn serve(
     let (mut generation, vitals) = fleet.vitals();
     let mut watchdog = life::watchdog(vitals);
     let mut control = args.life.control(path, access, links)?;
-    let metrics =
-        args.life.patiently(|| args.metrics.map(|address| Metrics::start(address, links.clone())).transpose());
-    let metrics = metrics.map_err(CliError::wrong)?;
-    if let Some(metrics) = &metrics {
-        log::write(&LogEvent::info(format!("metrics at http://{}/metrics", metrics.address())));
-    }
+    let http_server = args.life.patiently(|| page::start(http, links)).map_err(CliError::wrong)?;
+    http_server.iter().flat_map(|server| page::said(server, http)).for_each(|event| log::write(&event));
     let mut way = fleet.ways().join("; ");
     let ready = format!("{way}: running until Ctrl-C; control socket for `fairlink ctl`: {}", path.display());
     log::write(&LogEvent::info(ready));

@@ -104,6 +104,9 @@ fn documents() -> Schemas {
     ];
     #[cfg(target_os = "linux")]
     documents![
+        fairlink_http::HistoryContent,
+        fairlink_http::MomentContent,
+        fairlink_http::TreeContent,
         fairlink_net::QdiscContent,
         fairlink_net::Reloaded,
         fairlink_net::ReloadedLinks,

@@ -31,7 +31,7 @@ pub(crate) use interval::{ClassInterval, Interval, LimitHistory};
 pub(crate) use observation::{Observation, Totals};
 pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) mod played;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -42,6 +42,7 @@
 mod access;
 pub mod recording;
 mod server;
+mod thread;
 mod watch;
 
 pub use access::{Access, AccessError};
@@ -59,10 +60,9 @@ use fairlink_core::Rate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use self::server::ControlServer;
+use self::thread::ControlThread;
 use crate::gateway::links::Links;
 use crate::gateway::reload::{ReloadRequest, Reloaded, ReloadedLinks, Wanted};
-use crate::gateway::serving::ServerThread;
 use crate::gateway::stats::GatewayStats;
 use crate::io::sys;
 
@@ -528,7 +528,7 @@ fn failed(path: &Path, source: io::Error, waited: Duration) -> ControlError {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    _thread: ServerThread,
+    _thread: ControlThread,
 }
 
 impl Control {
@@ -554,7 +554,7 @@ impl Control {
             }
             listening => listening?,
         };
-        let thread = ServerThread::start(listener, ControlServer::new(links))
+        let thread = ControlThread::start(listener, links)
             .map_err(|source| ControlError::System { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), _thread: thread })
     }

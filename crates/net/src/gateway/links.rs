@@ -1,4 +1,4 @@
-//! The links of a process, for the control socket and the metrics.
+//! The links of a process, for its servers: the control socket, the metrics and the page.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,7 +23,7 @@ struct Inner {
     /// The data threads, by the names of their links.
     vitals: Mutex<Vec<(String, Vitals)>>,
     reloads: Mutex<Reloads>,
-    /// Messages of the control socket and the metrics that are not logged yet.
+    /// Messages of the servers that are not logged yet.
     news: Mutex<Vec<LogEvent>>,
 }
 
@@ -77,14 +77,16 @@ impl Links {
     }
 
     /// Returns the reasons why a link is not well, a line each. A link is well while its data thread turns and no direction has stalled.
-    pub(crate) fn ailing(&self) -> Vec<String> {
+    #[must_use]
+    pub fn ailing(&self) -> Vec<String> {
         self.of_vitals(|vitals| {
             (!vitals.is_well()).then_some("does not work: its data thread does not turn, or a direction has stalled")
         })
     }
 
     /// Returns the reasons why a link is not ready, a line each. A link is ready while it is well and has its interfaces.
-    pub(crate) fn unready(&self) -> Vec<String> {
+    #[must_use]
+    pub fn unready(&self) -> Vec<String> {
         let mut why = self.ailing();
         why.extend(self.of_vitals(|vitals| match vitals.since_turn() {
             None => Some("does not run"),
@@ -113,15 +115,15 @@ impl Links {
         self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Queues a message for the log.
-    pub(super) fn say(&self, event: LogEvent) {
+    /// Queues a message for the log. At most 64 wait; more are lost.
+    pub fn say(&self, event: LogEvent) {
         let mut news = self.0.news.lock().unwrap_or_else(PoisonError::into_inner);
         if news.len() < MOST_NEWS {
             news.push(event);
         }
     }
 
-    /// Returns the messages of the control socket and the metrics since the last call.
+    /// Returns the messages of the servers since the last call.
     #[must_use]
     pub fn news(&self) -> Vec<LogEvent> {
         std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
@@ -138,7 +140,7 @@ impl Links {
     ///
     /// # Errors
     /// The reason, for the user.
-    pub(super) fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, String> {
+    pub fn reload(&self, asked: &ReloadRequest) -> Result<ReloadedLinks, String> {
         match (&asked.link, self.0.reload.get()) {
             (None, Some(reload)) => reload(asked),
             (None, None) => reload_each(&self.list(), asked),
@@ -147,8 +149,10 @@ impl Links {
     }
 
     /// Returns the link called `name`, or the only link without a name.
-    /// Errors name the existing links.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<Remote, String> {
+    ///
+    /// # Errors
+    /// As text, with the names of the existing links.
+    pub fn find(&self, name: Option<&str>) -> Result<Remote, String> {
         let mut links = self.list();
         let names = || links.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         match name {
@@ -242,5 +246,26 @@ mod tests {
         assert!(clone.find(Some("down")).is_ok());
         one.set(Vec::new());
         assert_eq!(clone.find(None).unwrap_err(), "no link is served now");
+    }
+    #[test]
+    fn health_is_that_of_the_data_threads_and_readiness_asks_for_interfaces_too() {
+        use crate::gateway::liveness::Liveness;
+        let links = Links::default();
+        assert!(links.ailing().is_empty());
+        assert_eq!(links.unready(), ["no link is served"]);
+        let publisher = Publisher::new(Generation::flat(2));
+        let mut liveness = Liveness::new(fairlink_core::Nanos::from_secs(1));
+        links.set(vec![("wan".to_owned(), publisher.remote())]);
+        links.set_vitals(vec![("wan".to_owned(), liveness.vitals())]);
+        assert_eq!(links.unready(), ["link wan does not run"], "it has not begun");
+        let now = || crate::io::clock::Clock::now(&crate::io::clock::MonotonicClock::SHARED);
+        liveness.turn(now(), now().0 + 3_600_000_000_000);
+        assert!(links.unready().is_empty());
+        liveness.lost("gone".to_owned());
+        assert!(links.ailing().is_empty(), "it works, and waits");
+        assert_eq!(links.unready(), ["link wan waits for an interface"]);
+        liveness.turn(now(), 1);
+        let ailing = links.ailing();
+        assert!(ailing.len() == 1 && ailing[0].starts_with("link wan does not work"), "its last turn is long ago");
     }
 }

@@ -1,124 +1,44 @@
-//! `--metrics ADDR`: counters and present state of the links, as OpenMetrics text over HTTP.
+//! Measurements of all links for servers: what the metrics and the live page show.
 //!
-//! One thread serves all clients without blocking on any. It requests snapshots from the data threads as the control
-//! socket does ([`crate::gateway::account`]). These never wait, and copy a few classes between two turns, whatever the
-//! number of clients.
+//! An [`Observer`] requests snapshots from the data threads as the control socket does ([`crate::gateway::account`]).
+//! These never wait, and copy a few classes between two turns, whatever the number of clients. The result is a
+//! [`Moment`]: counters since the start, and rates and ideals of the interval since an earlier one.
 //!
-//! * A connection has [`PATIENCE`] to send a whole request of at most [`LONGEST_REQUEST`] bytes, and [`TAKING`] to read
-//!   the whole answer.
-//! * [`MAX_CLIENTS`] connections are served at once. A further one replaces the one with the earliest deadline.
-//! * An answer is computed once and kept for [`FRESH`], so that simultaneous clients share it, and frequent requests
-//!   cost no more.
-//! * Only `GET` and `HEAD` of `/metrics` are answered with metrics, one request for each connection. `/healthz` and
-//!   `/readyz` need no data thread.
-//!
-//! The few lines of HTTP are implemented here: a library would bring its own runtime and its own timeouts.
-//!
-//! **Rates and ideals** are those since the last but one answer that is at least [`SHORTEST`] old. So their interval
-//! has at least that length, whatever the number of clients and requests.
+//! **Intervals** begin at the last but one moment that is at least [`SHORTEST`] old. So an interval has at least that
+//! length, whatever the number of requests.
 
-mod filter;
-mod http;
+mod class_filter;
 mod page;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thiserror::Error;
+use fairlink_core::ClassId;
+use fairlink_report::{Delay, LimitCause, Terms};
 
-use crate::gateway::account::{Interval, LimitHistory, Observation};
+use crate::gateway::account::{DelayTally, Interval, LimitHistory, Observation};
 use crate::gateway::links::Links;
 use crate::gateway::remote::{Remote, Ticket};
-use crate::gateway::serving::{Server, ServerThread};
+use crate::gateway::stats::GatewayStats;
 
-use filter::Filter;
-use http::{Client, Step};
+pub use class_filter::ClassFilter;
 use page::{LinkPage, Page};
 
-/// Time for a connection to send a whole request.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for a connection to read a whole answer.
-const TAKING: Duration = Duration::from_secs(10);
-/// Longest request in bytes, its head included.
-const LONGEST_REQUEST: usize = 8 * 1024;
-/// Most connections at once.
-const MAX_CLIENTS: usize = 16;
-/// Lifetime of an answer, during which further clients get it, too.
-const FRESH: Duration = Duration::from_millis(200);
-/// Minimum interval for rates.
+/// Minimum length of an interval.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Maximum number of filters whose texts are cached with an answer.
-const MOST_FILTERS: usize = 8;
 /// Time for the data threads to deliver snapshots.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Longest poll in ms.
-const POLL_MS: i32 = 50;
-/// Poll interval while a data thread's answer is pending.
-const WAITING_POLL_MS: i32 = 2;
-
-/// Reason why there are no metrics.
-#[derive(Debug, Error)]
-pub enum MetricsError {
-    /// The address cannot be listened at.
-    #[error("metrics at {address}: {source}{}", match source.kind() {
-        io::ErrorKind::AddrInUse => "; the port is in use, choose another",
-        io::ErrorKind::AddrNotAvailable => "; use an address of this machine, or 0.0.0.0 or [::] for all of them",
-        _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
-            "; in a systemd unit, RestrictAddressFamilies= must include AF_INET and AF_INET6"
-        }
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, choose a higher one",
-        _ => "",
-    })]
-    Address {
-        /// The address.
-        address: SocketAddr,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// No thread could be started.
-    #[error("metrics: cannot start a thread: {0}")]
-    Thread(io::Error),
-}
-
-/// A running metrics server, until this is dropped.
-#[derive(Debug)]
-pub struct Metrics {
-    address: SocketAddr,
-    _thread: ServerThread,
-}
-
-impl Metrics {
-    /// Serves the metrics of `links` at `address`, from a new thread. With port 0 the kernel chooses one.
-    ///
-    /// # Errors
-    /// [`MetricsError`].
-    pub fn start(address: SocketAddr, links: impl Into<Links>) -> Result<Self, MetricsError> {
-        let links = links.into();
-        let system = |source| MetricsError::Address { address, source };
-        let listener = TcpListener::bind(address).map_err(system)?;
-        listener.set_nonblocking(true).map_err(system)?;
-        let address = listener.local_addr().map_err(system)?;
-        let thread = ServerThread::start(listener, MetricsServer::new(links)).map_err(MetricsError::Thread)?;
-        Ok(Self { address, _thread: thread })
-    }
-
-    /// Address of the listener, with the port that was chosen.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
 
 /// A pending request to all links.
+#[derive(Debug)]
 struct Gathering {
     links: Vec<(String, Remote, Ticket)>,
     until: Instant,
 }
 
 /// Earlier observations of a link.
+#[derive(Debug)]
 struct Before {
     /// Older and newer: the newer is at least [`SHORTEST`] younger.
     older: Option<Arc<Observation>>,
@@ -129,114 +49,53 @@ struct Before {
     limits: LimitHistory,
 }
 
-/// The metrics of one moment, and the texts for the filters in use.
-struct Answer {
-    page: Page,
-    texts: Vec<(Filter, Arc<Vec<u8>>)>,
-}
-
-impl Answer {
-    fn text(&mut self, filter: &Filter) -> Arc<Vec<u8>> {
-        if let Some((_, text)) = self.texts.iter().find(|(known, _)| known == filter) {
-            return Arc::clone(text);
-        }
-        let text = Arc::new(self.page.text(filter).into_bytes());
-        if self.texts.len() < MOST_FILTERS {
-            self.texts.push((filter.clone(), Arc::clone(&text)));
-        }
-        text
-    }
-}
-
-struct MetricsServer {
+/// Measures all links again and again. Each server has its own, because the intervals depend on its requests.
+#[derive(Debug)]
+pub struct Observer {
     links: Links,
     gathering: Option<Gathering>,
-    /// The last answer and when it was made.
-    last: Option<(Instant, Answer)>,
     /// By name.
     before: BTreeMap<String, Before>,
 }
 
-impl Server for MetricsServer {
-    type Listener = TcpListener;
-    type Client = Client;
-    type Order = Instant;
-
-    const THREAD: &'static str = "fairlink-metrics";
-    const SUBJECT: &'static str = "the address of metrics";
-    const MAX_CLIENTS: usize = MAX_CLIENTS;
-
-    fn links(&self) -> &Links {
-        &self.links
+impl Observer {
+    /// Makes an observer of `links`, and requests the first moment, which has no intervals.
+    #[must_use]
+    pub fn new(links: Links) -> Self {
+        let mut observer = Self { links, gathering: None, before: BTreeMap::new() };
+        observer.ask();
+        observer
     }
 
-    fn connect(&self, stream: TcpStream) -> Client {
-        Client::new(stream)
-    }
-
-    /// The connection with the earliest deadline.
-    fn eviction_order(client: &Client) -> Instant {
-        client.deadline()
-    }
-
-    fn poll_ms(&self, _clients: &[Client]) -> i32 {
-        if self.gathering.is_some() { WAITING_POLL_MS } else { POLL_MS }
-    }
-
-    fn turn(&mut self, clients: &mut Vec<Client>) {
-        self.gathered();
-        let now = Instant::now();
-        let Self { links, last, .. } = self;
-        let mut fresh = last.as_mut().filter(|(at, _)| now.duration_since(*at) < FRESH).map(|(_, answer)| answer);
-        let mut wanted = false;
-        let mut page = |filter: &Filter| fresh.as_mut().map(|answer| answer.text(filter));
-        // An error ends only its own connection.
-        clients.retain_mut(|client| match client.poll(now, links, &mut page) {
-            Ok(Step::Stays) => true,
-            Ok(Step::Wants) => {
-                wanted = true;
-                true
-            }
-            Ok(Step::Over) | Err(_) => false,
-        });
-        if wanted && self.gathering.is_none() {
-            self.gather();
-        }
-    }
-
-    fn end(&mut self, clients: &mut Vec<Client>) -> Duration {
-        clients.clear();
-        Duration::ZERO
-    }
-}
-
-impl MetricsServer {
-    fn new(links: Links) -> Self {
-        let mut server = Self { links, gathering: None, last: None, before: BTreeMap::new() };
-        // The first answer then has an observation to compare with.
-        server.gather();
-        server
-    }
-
-    fn gather(&mut self) {
+    /// Requests a moment, unless one is requested.
+    pub fn ask(&mut self) {
         let ask = |(name, remote): (String, Remote)| {
             let ticket = remote.ask();
             (name, remote, ticket)
         };
-        let links = self.links.list().into_iter().map(ask).collect();
-        self.gathering = Some(Gathering { links, until: Instant::now() + ANSWER });
+        if self.gathering.is_none() {
+            let links = self.links.list().into_iter().map(ask).collect();
+            self.gathering = Some(Gathering { links, until: Instant::now() + ANSWER });
+        }
     }
 
-    /// Builds the answer, after all links have delivered or their time is over.
-    fn gathered(&mut self) {
+    /// Returns true while a requested moment is not complete.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        self.gathering.is_some()
+    }
+
+    /// Returns the requested moment when all links have delivered, or 2 s are over. Does not wait.
+    pub fn poll(&mut self) -> Option<Moment> {
         let now = Instant::now();
-        let Some(gathering) = &self.gathering else { return };
+        let gathering = self.gathering.as_ref()?;
         let answers: Vec<_> = gathering.links.iter().map(|(_, remote, ticket)| remote.answer(*ticket)).collect();
         if answers.iter().any(Option::is_none) && now < gathering.until {
-            return;
+            return None;
         }
-        let Some(gathering) = self.gathering.take() else { return };
-        let seen: Vec<Seen> = gathering
+        let seen: Vec<Seen> = self
+            .gathering
+            .take()?
             .links
             .into_iter()
             .zip(answers)
@@ -247,10 +106,7 @@ impl MetricsServer {
             })
             .collect();
         self.before.retain(|name, _| seen.iter().any(|link| link.name == *name));
-        let page = Page::new(self.pages(seen), self.links.reloads());
-        // Its lifetime starts after it was built: that can take longer than the lifetime, and then the answer would
-        // never be used.
-        self.last = Some((Instant::now(), Answer { page, texts: Vec::new() }));
+        Some(Moment(Page::new(self.pages(seen), self.links.reloads())))
     }
 
     fn pages(&mut self, seen: Vec<Seen>) -> Vec<LinkPage> {
@@ -291,6 +147,178 @@ struct Seen {
     name: String,
     observation: Option<Arc<Observation>>,
     earlier: Option<Arc<Observation>>,
+}
+
+/// All links at one time, and in the interval before it.
+#[derive(Clone, Debug)]
+pub struct Moment(Page);
+
+impl Moment {
+    /// Formats OpenMetrics text, with the classes that `filter` selects.
+    #[must_use]
+    pub fn open_metrics(&self, filter: &ClassFilter) -> String {
+        self.0.text(filter)
+    }
+
+    /// Returns the links, in their order.
+    pub fn links(&self) -> impl Iterator<Item = LinkMoment<'_>> {
+        self.0.links().iter().map(LinkMoment)
+    }
+
+    /// Returns the link called `name`.
+    #[must_use]
+    pub fn link(&self, name: &str) -> Option<LinkMoment<'_>> {
+        self.links().find(|link| link.name() == name)
+    }
+}
+
+/// One link of a [`Moment`].
+#[derive(Clone, Copy, Debug)]
+pub struct LinkMoment<'a>(&'a LinkPage);
+
+impl<'a> LinkMoment<'a> {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        &self.0.name
+    }
+
+    /// Its statistics, with the classes that `filter` selects; `None` if its data thread did not answer in time, or
+    /// never ran.
+    #[must_use]
+    pub fn stats(&self, filter: &ClassFilter) -> Option<GatewayStats> {
+        let observation = self.0.observation.as_deref()?;
+        let generation = observation.generation();
+        let takes = |class| filter.takes(&generation.tree, class, &generation.names[class.index()]);
+        Some(observation.stats_of(self.0.interval.as_ref(), takes))
+    }
+
+    /// Number of changes committed since the gateway started. The classes are the same while it is. `None` as for
+    /// [`LinkMoment::stats`].
+    #[must_use]
+    pub fn generation(&self) -> Option<u64> {
+        Some(self.0.observation.as_deref()?.generation().number)
+    }
+
+    /// Name of the scheduler.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<&'static str> {
+        Some(self.0.observation.as_deref()?.generation().scheduler.name)
+    }
+
+    /// Rate of the link in bit/s.
+    #[must_use]
+    pub fn capacity_bps(&self) -> Option<u64> {
+        Some(self.0.observation.as_deref()?.generation().tree.link().rate.bps())
+    }
+
+    /// Time since the data thread started, in seconds.
+    #[must_use]
+    pub fn uptime_s(&self) -> Option<f64> {
+        Some(self.0.observation.as_deref()?.snapshot.gateway.uptime.0 as f64 / 1e9)
+    }
+
+    /// Length of the interval in seconds; `None` if there is none.
+    #[must_use]
+    pub fn interval_s(&self) -> Option<f64> {
+        Some(self.0.interval.as_ref()?.seconds)
+    }
+
+    /// Reason why there are no ideals; `None` if there are, or no interval.
+    #[must_use]
+    pub fn ideal_note(&self) -> Option<String> {
+        self.0.interval.as_ref()?.note()
+    }
+
+    /// The link itself, then its classes, parents before their children.
+    pub fn classes(&self) -> impl Iterator<Item = ClassMoment<'a>> + use<'a> {
+        let Self(link) = *self;
+        let seen = link.observation.as_deref();
+        seen.into_iter().flat_map(move |observation| {
+            let count = observation.generation().tree.len() as u32;
+            (0..count).map(move |class| ClassMoment { link, observation, class: ClassId(class) })
+        })
+    }
+}
+
+/// One class of a [`LinkMoment`], or the link itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassMoment<'a> {
+    link: &'a LinkPage,
+    observation: &'a Observation,
+    class: ClassId,
+}
+
+impl<'a> ClassMoment<'a> {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        &self.observation.generation().names[self.class.index()]
+    }
+
+    /// Position of the class above it among [`LinkMoment::classes`]; `None` for the link.
+    #[must_use]
+    pub fn parent(&self) -> Option<usize> {
+        self.observation.generation().tree.parent(self.class).map(ClassId::index)
+    }
+
+    /// True for a class with packets of its own.
+    #[must_use]
+    pub fn is_leaf(&self) -> bool {
+        self.observation.generation().tree.is_leaf(self.class)
+    }
+
+    /// Its configured terms; of the link, only those that a class can have.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        Terms::new(&self.observation.generation().tree, self.class)
+    }
+
+    /// Worst-case delay in seconds, if the scheduler guarantees one.
+    #[must_use]
+    pub fn delay_bound_s(&self) -> Option<f64> {
+        self.observation.generation().delay_bound_s(self.class)
+    }
+
+    /// Packets that wait.
+    #[must_use]
+    pub fn queued_packets(&self) -> u64 {
+        self.totals().counts.queued.packets
+    }
+
+    /// Packets that were dropped since the start, for any cause.
+    #[must_use]
+    pub fn dropped_packets(&self) -> u64 {
+        self.totals().counts.dropped.packets
+    }
+
+    /// Rate, demand and ideal of the interval in bit/s; `None` without an interval, or without an ideal.
+    #[must_use]
+    pub fn rates(&self) -> Option<fairlink_report::Rates> {
+        Some(self.interval()?.rates())
+    }
+
+    /// Delays of packets that were sent in the interval; `None` if they are not measured.
+    #[must_use]
+    pub fn delay(&self) -> Option<Delay> {
+        self.interval()?.delays.as_ref().map(DelayTally::delay)
+    }
+
+    /// The reason why it got no more in the interval, and the position among [`LinkMoment::classes`] of the class whose
+    /// limit that is.
+    #[must_use]
+    pub fn limit(&self) -> Option<(LimitCause, Option<usize>)> {
+        let limited = self.interval()?.limited?;
+        Some((limited.cause, limited.by.map(ClassId::index)))
+    }
+
+    fn totals(&self) -> &'a crate::gateway::account::Totals {
+        &self.observation.totals[self.class.index()]
+    }
+
+    fn interval(&self) -> Option<&'a crate::gateway::account::ClassInterval> {
+        self.link.interval.as_ref()?.class(self.class)
+    }
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub struct Privileges {
     files: BTreeSet<PathBuf>,
     /// Path of the control socket, present or future.
     control: Option<PathBuf>,
-    /// Address of the metrics.
-    metrics: Option<SocketAddr>,
+    /// Addresses of the servers of metrics and page.
+    addresses: Vec<SocketAddr>,
     /// True if programs in the kernel are attached again when an interface comes back.
     programs: bool,
     /// True if memory is registered with the kernel again when an interface comes back, as AF_XDP does.
@@ -43,14 +43,14 @@ pub struct Privileges {
 }
 
 impl Privileges {
-    /// Returns the needs of these gateways, with a control socket at `control` and metrics at `metrics`.
+    /// Returns the needs of these gateways, with a control socket at `control` and servers at `addresses`.
     #[must_use]
     pub fn for_gateways<'a>(
         configs: impl IntoIterator<Item = &'a GatewayConfig>,
         control: &Path,
-        metrics: Option<SocketAddr>,
+        addresses: &[SocketAddr],
     ) -> Self {
-        let mut needs = Self { control: Some(control.to_owned()), metrics, ..Self::default() };
+        let mut needs = Self { control: Some(control.to_owned()), addresses: addresses.to_vec(), ..Self::default() };
         for config in configs {
             for source in config.link.iter().map(|link| link.source()) {
                 needs.files.extend(std::iter::once(source.name()).chain(source.included()).map(PathBuf::from));

@@ -222,6 +222,15 @@ impl Remote {
         if dry_run { Ok(prepared.foreseen()) } else { Ok(prepared.commit()?) }
     }
 
+    /// Returns the text of the link file that the gateway was opened with, or that was committed last: with included
+    /// files, and with the lines of tables of classes. Changes of the rate or of the scheduler alone are not in it.
+    ///
+    /// # Errors
+    /// [`ReloadError`]: no link file, a change is being made, the gateway never ran.
+    pub fn link_text(&self) -> Result<String, ReloadError> {
+        self.present()?.as_ref().ok_or(RemoteError::NeverRan)?.text()
+    }
+
     /// Reads the gateway's link from a link file: from `text`, its name and content, or from the gateway's own file if that is absent.
     ///
     /// # Errors

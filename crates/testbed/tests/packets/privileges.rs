@@ -22,7 +22,7 @@ pub(crate) fn main() -> ExitCode {
 /// message, if this kernel restricts less.
 fn drop_others() -> Option<(Dropped, PathBuf)> {
     let socket = std::env::temp_dir().join(format!("fairlink-privileges-{}.sock", std::process::id()));
-    let dropped = Privileges::for_gateways([], &socket, None).drop_others();
+    let dropped = Privileges::for_gateways([], &socket, &[]).drop_others();
     println!("{dropped}");
     if !(dropped.files && dropped.calls && dropped.notes.is_empty()) {
         println!("SKIPPED: this kernel does not take all away: {:?}", dropped.notes);

@@ -126,7 +126,12 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
     let control = line.control.as_deref().and_then(|path| Path::new(path).parent());
     // A user that systemd makes has no files of its own, and only the service's own directory in /run.
     let as_root = in_home.is_some() || in_scratch.is_some() || control.is_some();
-    let [egress, metrics] = ["--egress", "--metrics"].map(|option| line.words.iter().any(|word| word == option));
+    let has = |option: &str| {
+        line.words
+            .iter()
+            .any(|word| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+    };
+    let (egress, tcp) = (has("--egress"), has("--metrics") || has("--page"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     let mut unit = format!(
         "# A gateway as a service. Write this to /etc/systemd/system/fairlink-{name}.service, and start it with\n\
@@ -155,7 +160,7 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
                 None => "DynamicUser=no".to_owned(),
             },
             ("RuntimeDirectory", _) => "RuntimeDirectory=%N".to_owned(),
-            ("RestrictAddressFamilies", _) if metrics => format!("{text} AF_INET AF_INET6"),
+            ("RestrictAddressFamilies", _) if tcp => format!("{text} AF_INET AF_INET6"),
             ("ProtectKernelTunables", _) if egress => "ProtectKernelTunables=no".to_owned(),
             _ => text.to_owned(),
         };

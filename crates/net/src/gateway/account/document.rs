@@ -15,14 +15,21 @@ use crate::gateway::stats::{GatewayExtension, GatewayState, GatewayStats, Interf
 impl Observation {
     /// Returns the statistics, with `interval` as a span if there is one.
     pub(crate) fn stats(&self, interval: Option<&Interval>) -> GatewayStats {
+        self.stats_of(interval, |_| true)
+    }
+
+    /// Same as [`Observation::stats`], with the classes that `takes` selects.
+    pub(crate) fn stats_of(&self, interval: Option<&Interval>, takes: impl Fn(ClassId) -> bool) -> GatewayStats {
         let Snapshot { generation, counted, .. } = &*self.snapshot;
         let mut counters: BTreeMap<ClassId, BTreeMap<String, u64>> = BTreeMap::new();
         for &(class, name, value) in counted {
             counters.entry(class).or_default().insert(name.to_owned(), value);
         }
         let of_link = counters.remove(&ClassId::ROOT).unwrap_or_default();
-        let classes = generation.tree.classes();
-        let classes = classes
+        let classes = generation
+            .tree
+            .classes()
+            .filter(|&class| takes(class))
             .map(|class| ClassReport { counters: counters.remove(&class).unwrap_or_default(), ..self.class(class) });
         GatewayStats(LinkReport {
             name: Some(generation.link.clone()),
@@ -36,7 +43,7 @@ impl Observation {
             utilisation: None,
             counters: of_link,
             classes: classes.collect(),
-            spans: interval.map(|interval| interval.span(generation)).into_iter().collect(),
+            spans: interval.map(|interval| interval.span(generation, &takes)).into_iter().collect(),
             notes: interval.and_then(Interval::note).into_iter().collect(),
             extension: GatewayExtension { gateway: self.state() },
         })

@@ -128,7 +128,7 @@ impl DelayTable {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Generation {
     /// A generation for a gateway from `in` to `out`, whose classes are named by their numbers.
     pub(crate) fn of_tree(tree: Hierarchy, scheduler: &str) -> Self {
@@ -152,6 +152,7 @@ impl Generation {
     }
 
     /// A generation for a link of 8 Mbit/s with `leaves` classes below it and the scheduler `fifo`.
+    #[cfg(test)]
     pub(crate) fn flat(leaves: usize) -> Self {
         use fairlink_core::{ClassConfig, LinkConfig, Rate};
         let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000).expect("a rate")));

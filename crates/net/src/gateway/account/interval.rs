@@ -222,8 +222,9 @@ impl Interval {
         self.to
     }
 
-    /// Returns it as a span of the report of `generation`. Classes without an interval are left out.
-    pub(crate) fn span(&self, generation: &Generation) -> Span {
+    /// Returns it as a span of the report of `generation`, with the classes that `takes` selects. Classes without an
+    /// interval are left out.
+    pub(crate) fn span(&self, generation: &Generation, takes: impl Fn(ClassId) -> bool) -> Span {
         let link = self.class(ClassId::ROOT);
         let limit = |class: &ClassInterval| class.limited.map(|limited| limited.limit(generation, self.to));
         let class = |class: ClassId| {
@@ -248,7 +249,7 @@ impl Interval {
             delay_s: link.and_then(|link| link.delays.as_ref()).map(DelayTally::delay),
             rates: link.map(ClassInterval::rates).unwrap_or_default(),
             limit: link.and_then(limit),
-            classes: generation.tree.classes().filter_map(class).collect(),
+            classes: generation.tree.classes().filter(|&id| takes(id)).filter_map(class).collect(),
         }
     }
 }

@@ -11,7 +11,9 @@ use fairlink_core::{
     QueueLimits, Rate, Scheduler, Share,
 };
 
-use super::{COPIED, Copying, GatewayCounts, Generation, Observation, Snapshot};
+use super::{COPIED, Copying, GatewayCounts, Generation};
+#[cfg(test)]
+use super::{Observation, Snapshot};
 use crate::gateway::data_path::{DataPath, Lengths};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote::Publisher;
@@ -125,12 +127,14 @@ impl Played {
     }
 
     /// All at once.
+    #[cfg(test)]
     pub(crate) fn observe(&self) -> Observation {
         let mut copying = Copying::begin(Arc::new(Snapshot::new(Arc::clone(&self.generation))), 1).unwrap();
         assert!(self.go_on(&mut copying, usize::MAX));
         self.completed(copying)
     }
 
+    #[cfg(test)]
     pub(crate) fn completed(&self, mut copying: Copying) -> Observation {
         let pool_agrees = self.data_path.pool_agrees(self.driver.scheduler().backlog().packets);
         copying.complete(GatewayCounts { uptime: self.hands.now(), pool_agrees, ..GatewayCounts::default() });

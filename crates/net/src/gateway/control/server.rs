@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -14,7 +14,6 @@ use crate::gateway::links::Links;
 use crate::gateway::reload::ReloadRequest;
 use crate::gateway::remote::{Remote, Ticket};
 use crate::gateway::remote_error::RemoteError;
-use crate::gateway::serving::{Connection, Server, would_block};
 use crate::gateway::trace::TraceReader;
 
 /// Longest request in bytes: a link file of some 100,000 classes.
@@ -37,71 +36,12 @@ const STEPS: u32 = 8;
 /// Most bytes of a trace that wait for a client, beside the ring.
 const TRACE_BYTES: usize = 256 * 1024;
 /// Time that clients have to read the end of a trace when the server ends.
-const TRACE_END: Duration = Duration::from_secs(2);
+pub(super) const TRACE_END: Duration = Duration::from_secs(2);
 
-/// Serves the control socket.
-pub(super) struct ControlServer {
-    links: Links,
-}
-
-impl ControlServer {
-    pub(super) fn new(links: Links) -> Self {
-        Self { links }
-    }
-}
-
-impl Server for ControlServer {
-    type Listener = UnixListener;
-    type Client = Client;
-    type Order = (bool, bool, Instant);
-
-    const THREAD: &'static str = "fairlink-control";
-    const SUBJECT: &'static str = "the control socket";
-    const MAX_CLIENTS: usize = 32;
-
-    fn links(&self) -> &Links {
-        &self.links
-    }
-
-    fn connect(&self, stream: UnixStream) -> Client {
-        Client::new(stream)
-    }
-
-    /// Idle clients first; last those with a change in flight, whose outcome would be lost.
-    fn eviction_order(client: &Client) -> Self::Order {
-        (client.changing.is_some(), client.is_busy(), client.deadline)
-    }
-
-    fn poll_ms(&self, clients: &[Client]) -> i32 {
-        let waiting = clients.iter().any(|client| client.is_waiting() || client.trace.is_some());
-        if waiting { WAITING_POLL_MS } else { POLL_MS }
-    }
-
-    fn turn(&mut self, clients: &mut Vec<Client>) {
-        // An error ends its own connection alone.
-        clients.retain_mut(|client| client.poll(&self.links).unwrap_or(false));
-    }
-
-    /// Traces are written to their end.
-    fn end(&mut self, clients: &mut Vec<Client>) -> Duration {
-        clients.retain_mut(Client::ends_trace);
-        TRACE_END
-    }
-}
-
-impl Connection for Client {
-    /// A client that waits for a data thread waits for no event of its own.
-    fn pollfd(&self) -> libc::pollfd {
-        let end = if self.ending { 0 } else { libc::POLLIN };
-        let events = match (self.is_waiting(), self.output.is_empty()) {
-            (true, _) => 0,
-            (false, true) => end,
-            (false, false) if self.trace.is_some() => libc::POLLOUT | end,
-            (false, false) => libc::POLLOUT,
-        };
-        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
-        libc::pollfd { fd, events, revents: 0 }
-    }
+/// Returns the longest poll in ms.
+pub(super) fn poll_ms(clients: &[Client]) -> i32 {
+    let waiting = clients.iter().any(|client| client.is_waiting() || client.trace.is_some());
+    if waiting { WAITING_POLL_MS } else { POLL_MS }
 }
 
 /// A request for statistics that data threads have not answered yet.
@@ -151,7 +91,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    fn new(stream: UnixStream) -> Self {
+    pub(super) fn new(stream: UnixStream) -> Self {
         Self {
             stream,
             input: Vec::new(),
@@ -169,13 +109,33 @@ impl Client {
         }
     }
 
+    /// The descriptor and the events that the connection waits for. One that waits for a data thread waits for no event
+    /// of its own: its descriptor is -1.
+    pub(super) fn pollfd(&self) -> libc::pollfd {
+        let end = if self.ending { 0 } else { libc::POLLIN };
+        let events = match (self.is_waiting(), self.output.is_empty()) {
+            (true, _) => 0,
+            (false, true) => end,
+            (false, false) if self.trace.is_some() => libc::POLLOUT | end,
+            (false, false) => libc::POLLOUT,
+        };
+        let fd = if events == 0 { -1 } else { self.stream.as_raw_fd() };
+        libc::pollfd { fd, events, revents: 0 }
+    }
+
+    /// When all places are taken, the connection with the smallest key is closed: idle clients first; last those with a
+    /// change in flight, whose outcome would be lost.
+    pub(super) fn eviction_order(&self) -> (bool, bool, Instant) {
+        (self.changing.is_some(), self.is_busy(), self.deadline)
+    }
+
     /// Returns true while an answer of the gateway is due.
     fn is_waiting(&self) -> bool {
         self.query.is_some() || self.changing.is_some()
     }
 
     /// Reads, answers and writes as far as it can without blocking. Returns true if the connection stays open.
-    fn poll(&mut self, links: &Links) -> io::Result<bool> {
+    pub(super) fn poll(&mut self, links: &Links) -> io::Result<bool> {
         let now = Instant::now();
         for _ in 0..STEPS {
             if let Some(query) = &self.query {
@@ -247,7 +207,7 @@ impl Client {
     }
 
     /// Ends the trace of this client. Returns true if it had one.
-    fn ends_trace(&mut self) -> bool {
+    pub(super) fn ends_trace(&mut self) -> bool {
         self.trace.as_ref().map(TraceReader::ask_to_stop).is_some()
     }
 
@@ -469,4 +429,9 @@ fn partners(remote: &Remote, links: &Links) -> Vec<(String, Remote, Ticket)> {
         }
     }
     partners
+}
+
+/// Returns true if there is merely nothing to read, or no room to write.
+fn would_block(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

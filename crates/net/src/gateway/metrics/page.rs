@@ -15,7 +15,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::filter::Filter;
+use super::class_filter::ClassFilter;
 use crate::gateway::account::{ClassInterval, DelayTally, GatewayCounts, Interval, Observation, Totals};
 use crate::gateway::links::Reloads;
 
@@ -36,22 +36,27 @@ pub(super) struct LinkPage {
 pub(super) struct Page {
     links: Arc<Vec<LinkPage>>,
     reloads: Reloads,
-    filter: Filter,
+    filter: ClassFilter,
 }
 
 impl Page {
     pub(super) fn new(links: Vec<LinkPage>, reloads: Reloads) -> Self {
-        Self { links: Arc::new(links), reloads, filter: Filter::default() }
+        Self { links: Arc::new(links), reloads, filter: ClassFilter::default() }
     }
 
     /// Formats OpenMetrics text, with the classes that `filter` selects.
-    pub(super) fn text(&self, filter: &Filter) -> String {
+    pub(super) fn text(&self, filter: &ClassFilter) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Self { filter: filter.clone(), ..self.clone() }));
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = text::encode(&mut text, &registry);
         text
+    }
+
+    /// The links, in their order.
+    pub(super) fn links(&self) -> &[LinkPage] {
+        &self.links
     }
 
     fn observations(&self) -> impl Iterator<Item = (&LinkPage, &Observation)> {

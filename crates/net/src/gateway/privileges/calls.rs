@@ -60,6 +60,8 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_ppoll,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
     libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep,
     libc::SYS_clock_gettime,
@@ -102,6 +104,7 @@ const ALLOWED: &[libc::c_long] = &[
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[
     libc::SYS_poll,
+    libc::SYS_epoll_wait,
     libc::SYS_dup2,
     libc::SYS_open,
     libc::SYS_stat,

@@ -33,7 +33,7 @@ pub(super) fn keep(needs: &Privileges) -> Result<Vec<String>, String> {
     if needs.pinned {
         kept.push(Capability::CAP_IPC_LOCK);
     }
-    if needs.metrics.is_some_and(|address| (1..FIRST_FREE_PORT).contains(&address.port())) {
+    if needs.addresses.iter().any(|address| (1..FIRST_FREE_PORT).contains(&address.port())) {
         // A gateway whose place is taken frees the port later.
         kept.push(Capability::CAP_NET_BIND_SERVICE);
     }

@@ -67,8 +67,8 @@ fn restrict(needs: &Privileges) -> Result<RulesetStatus, RulesetError> {
         rules = allow(rules, Path::new(TYPES), read.into())?;
     }
     rules = allow(rules, &PathBuf::from(TERMINAL), read.into())?;
-    if let Some(metrics) = needs.metrics {
-        rules = rules.add_rule(NetPort::new(metrics.port(), AccessNet::BindTcp))?;
+    for address in &needs.addresses {
+        rules = rules.add_rule(NetPort::new(address.port(), AccessNet::BindTcp))?;
     }
     Ok(rules.restrict_self()?.ruleset)
 }

@@ -22,6 +22,15 @@ pub fn has_room_to_read(bytes: u64) -> Result<(), ReloadError> {
 }
 
 impl RunningConfig {
+    /// Returns the text of the present link file.
+    ///
+    /// # Errors
+    /// [`ReloadError::NoFile`].
+    pub(in crate::gateway) fn text(&self) -> Result<String, ReloadError> {
+        let link = self.nominal.link.as_deref().ok_or(ReloadError::NoFile)?;
+        Ok(link.source().inner().to_owned())
+    }
+
     /// Reads this gateway's link from a file: from `text`, its name and content, or from the gateway's own file again if that is absent.
     /// The link keeps the name that it has.
     ///

@@ -1,23 +1,23 @@
-//! `/metrics?class=GLOB&depth=N`: selects the classes in the answer. Metrics of the link and of the gateway are always
-//! included.
+//! The query `class=GLOB&depth=N`: selects the classes in an answer. What is known of the link and of the gateway is
+//! always included.
 
 use fairlink_core::{ClassId, Hierarchy};
 
 /// Selected classes. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Filter {
+pub struct ClassFilter {
     /// Names, with `*` for any letters and `?` for any one.
     class: Option<String>,
     /// Maximum number of levels below the link.
     depth: Option<usize>,
 }
 
-impl Filter {
+impl ClassFilter {
     /// Parses the query of a request, behind the `?`.
     ///
     /// # Errors
     /// As text: an unknown parameter, a duplicate, a depth that is no number from 1 on.
-    pub(super) fn read(query: &str) -> Result<Self, String> {
+    pub fn read(query: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let twice = match &*name {
@@ -95,16 +95,16 @@ mod tests {
 
     #[test]
     fn a_query_is_read_or_refused_with_what_there_is() {
-        let filter = Filter::read("class=a%2Ab+c*&depth=2").unwrap();
-        assert_eq!(filter, Filter { class: Some("a*b c*".to_owned()), depth: Some(2) });
-        assert_eq!(Filter::read(""), Ok(Filter::default()));
+        let filter = ClassFilter::read("class=a%2Ab+c*&depth=2").unwrap();
+        assert_eq!(filter, ClassFilter { class: Some("a*b c*".to_owned()), depth: Some(2) });
+        assert_eq!(ClassFilter::read(""), Ok(ClassFilter::default()));
         for (query, says) in [
             ("depth=0", "at least 1"),
             ("depth=x", "depth=x"),
             ("classes=x", "class=GLOB"),
             ("class=a&class=b", "twice"),
         ] {
-            assert!(Filter::read(query).unwrap_err().contains(says), "{query}");
+            assert!(ClassFilter::read(query).unwrap_err().contains(says), "{query}");
         }
     }
 }

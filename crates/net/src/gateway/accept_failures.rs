@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Failures of `accept` at one listener.
 #[derive(Debug)]
-pub(super) struct AcceptFailures {
+pub struct AcceptFailures {
     /// Subject of the messages, such as "the control socket".
     what: &'static str,
     unreported: u64,
@@ -22,20 +22,23 @@ pub(super) struct AcceptFailures {
 }
 
 impl AcceptFailures {
-    pub(super) fn new(what: &'static str) -> Self {
+    /// Makes it for the server that `what` names, such as "the control socket".
+    #[must_use]
+    pub fn new(what: &'static str) -> Self {
         Self { what, unreported: 0, reported: None }
     }
 
-    /// Reports a failure of `accept`. An empty backlog and a client that has closed its connection are none.
-    pub(super) fn record(&mut self, error: &io::Error, links: &Links) {
+    /// Reports a failure of `accept` in the log of `links`. Returns the time to wait before the next try; `None` if it
+    /// is no failure: an empty backlog, or a client that has closed its connection.
+    pub fn record(&mut self, error: &io::Error, links: &Links) -> Option<Duration> {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         if matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-            return;
+            return None;
         }
         if let Some(text) = self.message(error, Instant::now()) {
             links.say(LogEvent::warn(text));
         }
-        std::thread::sleep(PAUSE);
+        Some(PAUSE)
     }
 
     fn message(&mut self, error: &io::Error, now: Instant) -> Option<String> {
@@ -79,9 +82,9 @@ mod tests {
     #[test]
     fn an_empty_queue_is_no_failure() {
         let (mut failures, links) = (AcceptFailures::new("the control socket"), Links::default());
-        failures.record(&io::ErrorKind::WouldBlock.into(), &links);
+        assert_eq!(failures.record(&io::ErrorKind::WouldBlock.into(), &links), None);
         assert!(links.news().is_empty());
-        failures.record(&io::Error::from_raw_os_error(libc::ENFILE), &links);
+        assert_eq!(failures.record(&io::Error::from_raw_os_error(libc::ENFILE), &links), Some(PAUSE));
         assert!(links.news()[0].message.contains("fs.file-max"));
     }
 }
