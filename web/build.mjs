@@ -1,6 +1,7 @@
 // Bundles the page into dist/, with the engine that scripts/web has compiled.
 import { build } from "esbuild";
 import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
+import { gzipSync } from "node:zlib";
 
 const root = new URL("..", import.meta.url);
 const out = new URL("dist/", import.meta.url);
@@ -26,3 +27,8 @@ const module = await readFile(wasm);
 await writeFile(new URL("engine.wasm", out), module);
 // A page that was opened as a file may not read another file, but may run a script.
 await writeFile(new URL("engine.wasm.js", out), `window.fairlinkModule="${module.toString("base64")}";\n`);
+// A gateway sends these as they are.
+for (const name of ["page.js", "page.css", "engine.wasm"]) {
+  const file = new URL(name, out);
+  await writeFile(`${file.pathname}.gz`, gzipSync(await readFile(file), { level: 9 }));
+}

@@ -50,6 +50,8 @@ export class Editor {
         ],
       }),
     });
+    // Long lines and files can be scrolled by keys without changing them.
+    this.view.scrollDOM.tabIndex = 0;
   }
 
   get text(): string {

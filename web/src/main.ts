@@ -1,8 +1,10 @@
 // The page: the file, what follows from it, and what one does with both.
 
+import { Change as Reload } from "./change";
 import { Editor } from "./editor";
 import { Engine, Refused } from "./engine";
 import { importText, toolOf } from "./import";
+import { Live } from "./live";
 import { Details, summary } from "./plan";
 import { Play } from "./play";
 import { fromFragment, toFragment } from "./share";
@@ -34,7 +36,13 @@ const tree = new Tree(by("tree"), {
   },
 });
 const details = new Details(by("details"), engine, (name, key, to) => edit(setKey(editor.text, name, key, to)));
-const editor = new Editor(by("editor"), () => later());
+const editor = new Editor(by("editor"), () => {
+  reload.edited();
+  later();
+});
+const reload: Reload = new Reload(by, engine, () => editor.text);
+/** True for a page that a gateway serves. */
+const served = document.documentElement.hasAttribute("data-live");
 const play = new Play(engine, by("plots"), notice, (playing, clock, started) => {
   by("run").textContent = playing ? "Pause" : "Run";
   by("clock").textContent = clock;
@@ -71,7 +79,7 @@ async function work(): Promise<void> {
   while (again) {
     again = false;
     const link = editor.text;
-        try {
+    try {
       const checked = await engine.ask<CheckDocument>({ do: "check", link, scheduler: chosenScheduler() });
       const leaves = new Set(checked.link.classes.map(({ name }) => name));
       for (const name of demands.keys()) if (!leaves.has(name)) demands.delete(name);
@@ -80,7 +88,7 @@ async function work(): Promise<void> {
       check = checked;
       classes = fluid.link.classes.map((one) => ({ ...one, terms: bounds.get(one.name)?.terms }));
       editor.show(checked.problems);
-      tree.show(classes, checked.link.capacity_bps, demands);
+      tree.shares(classes, checked.link.capacity_bps, demands);
       by("summary").textContent = summary(checked);
       tell("");
       await explain();
@@ -96,14 +104,16 @@ async function explain(): Promise<void> {
   if (check) await details.show(check, classes.find(({ name }) => name === tree.chosen), editor.text, demandText(check.link.classes));
 }
 
-function view(name: "plan" | "play"): void {
-  for (const one of ["plan", "play"]) {
+function view(name: "live" | "plan" | "play"): void {
+  for (const one of ["live", "plan", "play"]) {
     by(one).hidden = one !== name;
     by(`view-${one}`).setAttribute("aria-pressed", String(one === name));
   }
+  by("file").hidden = name === "live";
 }
 
 function wire(): void {
+  by("view-live").onclick = () => view("live");
   by("view-plan").onclick = () => view("plan");
   by("view-play").onclick = () => view("play");
   by<HTMLInputElement>("search").oninput = ({ target }) => tree.find((target as HTMLInputElement).value);
@@ -203,6 +213,16 @@ async function begin(): Promise<void> {
     notice((error as Error).message);
   }
   addEventListener("hashchange", () => void fromFragment(location.hash).then((text) => text !== null && load(text), (error: Error) => notice(error.message)));
+  if (served) {
+    by("view-live").hidden = false;
+    view("live");
+    const plan = (link: string, text: string) => {
+      load(text);
+      reload.begin(link, text);
+      view("plan");
+    };
+    void new Live(by, { plan, tell: notice }).start().catch((error: Error) => notice(error.message));
+  }
   const { schedulers } = await engine.ask<SchedulersDocument>({ do: "schedulers" });
   for (const [id, first] of [["scheduler", "of the file"], ["beside", "none"]] as const) {
     by<HTMLSelectElement>(id).append(new Option(first, ""), ...schedulers.map(({ name }) => new Option(name, name)));
@@ -210,6 +230,6 @@ async function begin(): Promise<void> {
 }
 
 // For tests, and for whoever opens the console.
-Object.assign(window, { fairlink: { text: (request: object) => engine.text(request), load } });
+Object.assign(window, { fairlink: { text: (request: object) => engine.text(request), load, link: () => editor.text, stop: () => engine.stop("the engine has stopped") } });
 
 begin().catch((error: Error) => tell(error.message));

@@ -1,6 +1,6 @@
 // Simulations that run while one looks: rates beside their ideals, delays beside bounds, of one scheduler or two.
 
-import uPlot from "uplot";
+import { RateChart } from "./chart";
 import type { Engine } from "./engine";
 import { rate, time } from "./format";
 import type { CheckDocument, ClassReport, RunStep } from "./types";
@@ -11,19 +11,12 @@ const POINT_S = 0.02;
 const BUDGET_MS = 12;
 /** Most points that are kept. */
 const POINTS = 5000;
-/** Colours that remain different for people who see fewer (Okabe and Ito, 2008). */
-const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a00", "#888888"];
-/** Leaves that are drawn; the table has all. */
-const DRAWN = 8;
-
 class Run {
   readonly box = document.createElement("div");
   private readonly heading = document.createElement("h2");
-  private readonly chart = document.createElement("div");
+  private readonly chart: RateChart;
   private readonly table = document.createElement("table");
-  private plot: uPlot | undefined;
-  private leaves: string[] = [];
-  private data: (number | null)[][] = [];
+  private leaves = "";
   private before = new Map<string, number>();
   now = 0;
   done = false;
@@ -31,7 +24,9 @@ class Run {
   constructor(readonly name: string, readonly scheduler: string | null, title: string) {
     this.heading.textContent = title;
     this.table.className = "results";
-    this.box.append(this.heading, this.chart, this.table);
+    const place = document.createElement("div");
+    this.chart = new RateChart(place, POINTS);
+    this.box.append(this.heading, place, this.table);
   }
 
   async start(engine: Engine, scenario: string): Promise<void> {
@@ -45,48 +40,19 @@ class Run {
     this.done = done;
     if (!run || span <= 0) return;
     const leaves = run.link.classes.filter(({ leaf }) => leaf);
-    if (!this.plot || leaves.some(({ name }) => !this.leaves.includes(name))) this.open(leaves);
+    const names = leaves.map(({ name }) => name);
+    if (this.leaves !== names.join("\n")) {
+      this.leaves = names.join("\n");
+      this.chart.open(names);
+    }
     const ideals = new Map(run.link.spans?.at(-1)?.classes.map(({ name, rates }) => [name, rates?.ideal_bps ?? null]));
-    this.data[0]?.push(now_s);
-    this.leaves.forEach((name, at) => {
-      const sent = leaves.find((leaf) => leaf.name === name)?.counts?.sent.bytes ?? 0;
-      this.data[2 * at + 1]?.push(((sent - (this.before.get(name) ?? 0)) * 8) / span / 1e6);
-      const ideal = ideals.get(name);
-      this.data[2 * at + 2]?.push(ideal == null ? null : ideal / 1e6);
-      this.before.set(name, sent);
-    });
-    for (const { name, counts } of leaves) if (!this.leaves.includes(name)) this.before.set(name, counts?.sent.bytes ?? 0);
-    if ((this.data[0]?.length ?? 0) > POINTS) this.data.forEach((series) => series.shift());
-    this.plot?.setData(this.data as uPlot.AlignedData);
-    this.rows(leaves, check);
-  }
-
-  private open(leaves: ClassReport[]): void {
-    this.leaves = leaves.slice(0, DRAWN).map(({ name }) => name);
-    this.data = Array.from({ length: 1 + 2 * this.leaves.length }, () => []);
     // Classes that a change has added begin with nothing; the others have what they had.
-    this.before = new Map(leaves.map(({ name }) => [name, this.before.get(name) ?? 0]));
-    this.plot?.destroy();
-    const style = getComputedStyle(document.documentElement);
-    const front = style.getPropertyValue("color");
-    const grid = { stroke: "rgba(128,128,128,.25)", width: 1 };
-    const axis = { stroke: front, grid, ticks: grid };
-    const series = this.leaves.flatMap((name, at) => {
-      const stroke = COLORS[at % COLORS.length] as string;
-      return [
-        { label: name, stroke, width: 2, points: { show: false } },
-        { label: `${name}, ideal`, stroke: front, width: 1.5, dash: [2, 6], points: { show: false } },
-      ];
-    });
-    const width = Math.max(280, this.chart.clientWidth || this.box.clientWidth);
-    const options: uPlot.Options = {
-      width,
-      height: 260,
-      scales: { x: { time: false } },
-      axes: [{ ...axis, label: "time (s)" }, { ...axis, label: "rate (Mbit/s)" }],
-      series: [{ label: "time (s)" }, ...series],
-    };
-    this.plot = new uPlot(options, this.data as uPlot.AlignedData, this.chart);
+    const sent = new Map(leaves.map(({ name, counts }) => [name, counts?.sent.bytes ?? 0]));
+    const rates = this.chart.names.map((name) => (((sent.get(name) ?? 0) - (this.before.get(name) ?? 0)) * 8) / span);
+    this.chart.add(now_s, rates, this.chart.names.map((name) => ideals.get(name) ?? null));
+    this.before = sent;
+    this.chart.draw();
+    this.rows(leaves, check);
   }
 
   private rows(leaves: ClassReport[], check: CheckDocument): void {
@@ -106,7 +72,7 @@ class Run {
   }
 
   resize(): void {
-    this.plot?.setSize({ width: Math.max(280, this.chart.clientWidth), height: 260 });
+    this.chart.resize();
   }
 }
 

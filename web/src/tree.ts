@@ -1,190 +1,66 @@
-// The classes as rows: only those in sight are in the document, so that ten thousand scroll as ten do.
+// The tree of the plan: what each class gets, and what each leaf wants.
 
 import { rate } from "./format";
+import { Rows } from "./rows";
 import type { ClassReport } from "./types";
-
-export const ROW = 30;
 
 /** What a leaf wants: `inf`, `0`, or a rate as link files have it. */
 export type Demands = Map<string, string>;
-
-interface Node {
-  report: ClassReport;
-  depth: number;
-  children: Node[];
-}
 
 export interface TreeEvents {
   choose(name: string): void;
   demand(name: string, to: string): void;
 }
 
-export class Tree {
-  private roots: Node[] = [];
-  private rows: Node[] = [];
-  private folded = new Set<string>();
-  private search = "";
+export class Tree extends Rows<ClassReport> {
   private capacity = 1;
   private demands: Demands = new Map();
-  chosen: string | null = null;
-  private readonly sheet = document.createElement("div");
 
-  constructor(private readonly box: HTMLElement, private readonly events: TreeEvents) {
-    this.box.append(this.sheet);
-    this.box.addEventListener("scroll", () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(this.box);
-    this.box.addEventListener("keydown", (event) => this.key(event));
+  constructor(box: HTMLElement, events: TreeEvents) {
+    super(box, {
+      choose: events.choose,
+      cells: (report) => {
+        const value = document.createElement("span");
+        value.className = "rate";
+        value.textContent = rate(report.ideal?.allocation_bps);
+        value.title = report.ideal?.limited_by ? `limited by ${report.ideal.limited_by}` : "";
+        const last = report.leaf ? demand(report, this.demands, events.demand) : document.createElement("span");
+        return [bar(report, this.capacity), value, last];
+      },
+    });
   }
 
-  show(classes: ClassReport[], capacity: number, demands: Demands): void {
+  /** Shows shares of a link with this capacity in bit/s. */
+  shares(classes: ClassReport[], capacity: number, demands: Demands): void {
     this.capacity = capacity;
     this.demands = demands;
-    const byName = new Map<string, Node>();
-    this.roots = [];
-    for (const report of classes) {
-      const parent = report.parent === null ? undefined : byName.get(report.parent);
-      const node = { report, depth: parent ? parent.depth + 1 : 0, children: [] };
-      byName.set(report.name, node);
-      (parent ? parent.children : this.roots).push(node);
-    }
-    if (this.chosen !== null && !byName.has(this.chosen)) this.chosen = null;
-    this.lay();
+    this.show(classes);
   }
+}
 
-  find(search: string): void {
-    this.search = search.toLowerCase();
-    this.lay();
+function bar({ ideal, terms }: ClassReport, capacity: number): SVGElement {
+  const part = Math.min(1, (ideal?.allocation_bps ?? 0) / capacity);
+  const svg = svgElement("svg", { class: "share", viewBox: "0 0 100 14", preserveAspectRatio: "none", "aria-hidden": "true" });
+  svg.append(svgElement("rect", { class: "all", width: "100", height: "14" }));
+  svg.append(svgElement("rect", { class: "part", width: String(100 * part), height: "14" }));
+  if (terms?.ceiling_bps) {
+    const x = String(Math.min(100, (100 * terms.ceiling_bps) / capacity));
+    svg.append(svgElement("line", { class: "ceiling", x1: x, x2: x, y1: "0", y2: "14", "vector-effect": "non-scaling-stroke" }));
   }
+  return svg;
+}
 
-  private lay(): void {
-    this.rows = [];
-    const visit = (nodes: Node[]) => {
-      for (const node of nodes) {
-        if (!this.search || node.report.name.toLowerCase().includes(this.search)) this.rows.push(node);
-        if (this.search || !this.folded.has(node.report.name)) visit(node.children);
-      }
-    };
-    visit(this.roots);
-    this.sheet.style.height = `${this.rows.length * ROW}px`;
-    this.box.style.height = `${Math.min(this.rows.length, 18) * ROW + 2}px`;
-    this.draw();
-  }
-
-  private draw(): void {
-    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - 2);
-    const last = Math.min(this.rows.length, first + Math.ceil(this.box.clientHeight / ROW) + 4);
-    // A select that is open would close if it were replaced.
-    const active = document.activeElement;
-    const held = active instanceof HTMLSelectElement && this.sheet.contains(active) ? active.dataset["name"] : undefined;
-    this.sheet.replaceChildren(...this.rows.slice(first, last).map((node, at) => this.row(node, first + at)));
-    if (held !== undefined) this.sheet.querySelector<HTMLElement>(`select[data-name=${CSS.escape(held)}]`)?.focus();
-  }
-
-  private row(node: Node, at: number): HTMLElement {
-    const { report, depth, children } = node;
-    const row = document.createElement("div");
-    row.className = "row";
-    row.id = `row-${at}`;
-    row.style.top = `${at * ROW}px`;
-    row.setAttribute("role", "treeitem");
-    row.setAttribute("aria-level", String(depth + 1));
-    row.setAttribute("aria-selected", String(report.name === this.chosen));
-    if (report.name === this.chosen) this.box.setAttribute("aria-activedescendant", row.id);
-    if (children.length) row.setAttribute("aria-expanded", String(!this.folded.has(report.name)));
-    row.addEventListener("click", () => this.choose(report.name));
-
-    const name = document.createElement("span");
-    name.style.paddingLeft = `${depth * 1.2}rem`;
-    if (children.length) {
-      const fold = document.createElement("button");
-      fold.className = "fold";
-      fold.tabIndex = -1;
-      fold.textContent = this.folded.has(report.name) ? "▸" : "▾";
-      fold.setAttribute("aria-label", this.folded.has(report.name) ? `Unfold ${report.name}` : `Fold ${report.name}`);
-      fold.addEventListener("click", (event) => {
-        event.stopPropagation();
-        this.fold(report.name);
-      });
-      name.append(fold);
-    }
-    name.append(report.name);
-    name.title = report.name;
-
-    const allocation = report.ideal?.allocation_bps;
-    const value = document.createElement("span");
-    value.className = "rate";
-    value.textContent = rate(allocation);
-    value.title = report.ideal?.limited_by ? `limited by ${report.ideal.limited_by}` : "";
-    row.append(name, this.bar(report), value, report.leaf ? this.demand(report) : document.createElement("span"));
-    return row;
-  }
-
-  private bar({ ideal, terms }: ClassReport): SVGElement {
-    const part = Math.min(1, (ideal?.allocation_bps ?? 0) / this.capacity);
-    const svg = svgElement("svg", { class: "share", viewBox: "0 0 100 14", preserveAspectRatio: "none", "aria-hidden": "true" });
-    svg.append(svgElement("rect", { class: "all", width: "100", height: "14" }));
-    svg.append(svgElement("rect", { class: "part", width: String(100 * part), height: "14" }));
-    if (terms?.ceiling_bps) {
-      const x = String(Math.min(100, (100 * terms.ceiling_bps) / this.capacity));
-      svg.append(svgElement("line", { class: "ceiling", x1: x, x2: x, y1: "0", y2: "14", "vector-effect": "non-scaling-stroke" }));
-    }
-    return svg;
-  }
-
-  private demand({ name }: ClassReport): HTMLElement {
-    const select = document.createElement("select");
-    select.dataset["name"] = name;
-    select.setAttribute("aria-label", `Demand of ${name}`);
-    const now = this.demands.get(name) ?? "inf";
-    const options: [string, string][] = [["inf", "all it can"], ["0", "idle"], ["rate", "so much …"]];
-    if (now !== "inf" && now !== "0") options.unshift([now, now]);
-    for (const [value, text] of options) select.append(new Option(text, value, false, value === now));
-    select.addEventListener("click", (event) => event.stopPropagation());
-    select.addEventListener("change", () => this.events.demand(name, select.value));
-    return select;
-  }
-
-  private choose(name: string): void {
-    this.chosen = name;
-    this.draw();
-    this.events.choose(name);
-  }
-
-  private fold(name: string): void {
-    if (!this.folded.delete(name)) this.folded.add(name);
-    this.lay();
-  }
-
-  private key(event: KeyboardEvent): void {
-    if (event.target !== this.box) return;
-    const at = this.rows.findIndex((node) => node.report.name === this.chosen);
-    const node = this.rows[at];
-    const go = (to: number) => {
-      const target = this.rows[Math.max(0, Math.min(this.rows.length - 1, to))];
-      if (!target) return;
-      const top = this.rows.indexOf(target) * ROW;
-      if (top < this.box.scrollTop) this.box.scrollTop = top;
-      if (top + ROW > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + ROW - this.box.clientHeight;
-      this.choose(target.report.name);
-    };
-    const page = Math.max(1, Math.floor(this.box.clientHeight / ROW) - 1);
-    const steps: Record<string, () => void> = {
-      ArrowDown: () => go(at + 1),
-      ArrowUp: () => go(at < 0 ? 0 : at - 1),
-      Home: () => go(0),
-      End: () => go(this.rows.length - 1),
-      PageDown: () => go(at + page),
-      PageUp: () => go(at - page),
-      ArrowRight: () => node?.children.length && this.folded.has(node.report.name) && this.fold(node.report.name),
-      ArrowLeft: () => node?.children.length && !this.folded.has(node.report.name) && this.fold(node.report.name),
-      Enter: () => this.sheet.querySelector<HTMLElement>(`[aria-selected="true"] select`)?.focus(),
-    };
-    const step = steps[event.key];
-    if (step) {
-      event.preventDefault();
-      step();
-    }
-  }
+function demand({ name }: ClassReport, demands: Demands, change: (name: string, to: string) => void): HTMLElement {
+  const select = document.createElement("select");
+  select.dataset["name"] = name;
+  select.setAttribute("aria-label", `Demand of ${name}`);
+  const now = demands.get(name) ?? "inf";
+  const options: [string, string][] = [["inf", "all it can"], ["0", "idle"], ["rate", "so much …"]];
+  if (now !== "inf" && now !== "0") options.unshift([now, now]);
+  for (const [value, text] of options) select.append(new Option(text, value, false, value === now));
+  select.addEventListener("click", (event) => event.stopPropagation());
+  select.addEventListener("change", () => change(name, select.value));
+  return select;
 }
 
 export function svgElement(kind: string, attributes: Record<string, string>): SVGElement {

@@ -101,3 +101,56 @@ export interface RunStep {
   done: boolean;
   run: { duration_s: number; link: LinkReport } | null;
 }
+
+export interface LiveTree {
+  link: string;
+  generation: number;
+  scheduler: string;
+  capacity_bps: number;
+  classes: string[];
+  parent: (number | null)[];
+  leaf: boolean[];
+  guarantee_bps: (number | null)[];
+  ceiling_bps: (number | null)[];
+  delay_bound_s: (number | null)[];
+}
+
+export interface LiveMoment {
+  up: boolean;
+  at_s: number;
+  uptime_s: number;
+  interval_s: number;
+  rate_bps: (number | null)[];
+  ideal_bps: (number | null)[];
+  demand_bps: (number | null)[];
+  delay_p50_s: (number | null)[];
+  delay_p99_s: (number | null)[];
+  queued_packets: number[];
+  dropped_packets: number[];
+  limit: (string | null)[];
+  limited_by: (number | null)[];
+  notes?: string[];
+}
+
+export interface HistoryDocument {
+  classes: string[];
+  at_s: number[];
+  rate_bps: (number | null)[][];
+  ideal_bps: (number | null)[][];
+}
+
+export interface StatsDocument {
+  links: { classes: { name: string; counts?: { dropped: Amount; dropped_by?: Record<string, Amount> } }[] }[];
+}
+
+export interface ReloadDocument {
+  committed: boolean;
+  links: {
+    link: string;
+    scheduler: [string, string];
+    link_bps: [number, number];
+    notes: string[];
+    committed: { generation: number; kept_packets: number; removed_packets: number; dropped_packets: number; took_s: number } | null;
+    classes: { name: string; fate: string; moved_to?: string; before: Terms | null; after: Terms | null }[];
+  }[];
+}

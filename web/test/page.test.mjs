@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
+import { violations } from "./axe.mjs";
 
 const dist = new URL("../dist/", import.meta.url);
 const kinds = { html: "text/html", js: "text/javascript", css: "text/css", wasm: "application/wasm" };
@@ -247,5 +248,50 @@ test("it fits a telephone, in the dark, and by keyboard", async () => {
   await page.keyboard.press("ArrowDown");
   await until(page, () => document.querySelector("#details h2"));
   assert.equal(await page.locator('[aria-selected="true"]').count(), 1);
+  await close(page);
+});
+
+test("axe finds nothing wrong, in the light and in the dark", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await open({ colorScheme });
+    await page.click(".row:has-text('voice')");
+    await until(page, () => document.querySelector("#details pre")?.textContent.length > 1);
+    assert.deepEqual(await violations(page), []);
+    await page.click("#view-play");
+    await page.click("#step");
+    await until(page, () => document.querySelector("#clock").textContent === "0.02 s");
+    assert.deepEqual(await violations(page), []);
+    await close(page);
+  }
+});
+
+test("an engine that has stopped is said, and the next question starts another", async () => {
+  const page = await open();
+  await type(page, `duration = "60s"\n${LINK}[[source]]\nclass = "voice"\nmodel = "greedy"\npacket = "1000B"\n`);
+  await shows(page, "voice", "data");
+  await page.click("#view-play");
+  await page.click("#run");
+  await until(page, () => Number.parseFloat(document.querySelector("#clock").textContent) > 0.1);
+  await page.evaluate(() => fairlink.stop());
+  await until(page, () => document.querySelector("#notice").textContent.includes("has stopped"));
+  assert.equal(await page.textContent("#run"), "Run");
+  assert.match(await text(page), /voice/);
+  await page.click("#run");
+  await until(page, () => Number.parseFloat(document.querySelector("#clock").textContent) > 0.1);
+  await close(page);
+});
+
+test("a file that is too long is refused with the limit, and the one that is open stays", async () => {
+  const page = await open();
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  await page.evaluate(() => {
+    const data = new DataTransfer();
+    data.items.add(new File([new Uint8Array(100 << 20)], "huge.toml"));
+    document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  });
+  await until(page, () => document.querySelector("#notice").textContent.includes("104857600 B"));
+  assert.match(await page.textContent("#notice"), /16777216/);
+  assert.equal(await text(page), LINK);
   await close(page);
 });
