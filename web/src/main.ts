@@ -35,7 +35,7 @@ const tree = new Tree(by("tree"), {
     void work();
   },
 });
-const details = new Details(by("details"), engine, (name, key, to) => edit(setKey(editor.text, name, key, to)));
+const details = new Details(by("details"), engine, (name, key, value) => void slide(name, key, value), (name, key, to) => edit(setKey(editor.text, name, key, to)));
 const editor = new Editor(by("editor"), () => {
   reload.edited();
   later();
@@ -98,6 +98,40 @@ async function work(): Promise<void> {
     }
   }
   working = false;
+}
+
+/** The number that a slider has now, until the engine has seen it. */
+let sliding: { name: string; key: string; value: number } | undefined;
+/** The file that the engine keeps read for sliders, with its demands. */
+let planned: string | undefined;
+let slides = false;
+
+/** Shows the rates for another number of a class. The file follows when the slider is let go. */
+async function slide(name: string, key: string, value: number): Promise<void> {
+  sliding = { name, key, value };
+  if (slides) return;
+  slides = true;
+  try {
+    const [link, demand] = [editor.text, demandText(classes)];
+    const now = `${engine.generation} ${demand}\n${link}`;
+    if (planned !== now) await engine.ask({ do: "plan", link, demand });
+    planned = `${engine.generation} ${demand}\n${link}`;
+    while (sliding) {
+      const next = sliding;
+      sliding = undefined;
+      // The engine has the link first.
+      const rates = await engine.ask<number[]>({ do: "set", class: next.name, key: next.key, value: next.value });
+      classes.forEach(({ ideal }, at) => {
+        if (ideal) ideal.allocation_bps = rates[at + 1] ?? 0;
+      });
+      tree.draw();
+      tell("");
+    }
+  } catch (error) {
+    planned = undefined;
+    tell((error as Error).message);
+  }
+  slides = false;
 }
 
 async function explain(): Promise<void> {

@@ -30,6 +30,8 @@ export class Details {
   constructor(
     private readonly place: HTMLElement,
     private readonly engine: Engine,
+    /** Shows what a value would give, while the slider moves. */
+    private readonly slide: (name: string, key: string, value: number) => void,
     private readonly set: (name: string, key: string, to: string) => void,
   ) {}
 
@@ -71,13 +73,14 @@ export class Details {
     range.max = key === "weight" ? String(Math.max(100, 2 * value)) : "1000";
     const step = capacity / 1000;
     range.value = key === "weight" ? String(value) : String(Math.max(1, Math.round(value / step)));
-    const text = () => (key === "weight" ? range.value : rateText(Math.round(Number(range.value) * step)));
+    const now = () => (key === "weight" ? Number(range.value) : Math.round(Number(range.value) * step));
     const tell = () => (shown.textContent = key === "weight" ? range.value : rate(Number(range.value) * step));
     tell();
     range.addEventListener("input", () => {
       tell();
-      this.set(name, key, key === "weight" ? text() : JSON.stringify(text()));
+      this.slide(name, key, now());
     });
+    range.addEventListener("change", () => this.set(name, key, key === "weight" ? range.value : JSON.stringify(rateText(now()))));
     label.append(range, " ", shown);
     return label;
   }

@@ -105,6 +105,10 @@ test("a slider changes the number in the file, and nothing else of it", async ()
     range.value = "100";
     range.dispatchEvent(new Event("input"));
   });
+  // The rates follow at once, and the file when the slider is let go.
+  await until(page, () => [...document.querySelectorAll(".rate")].some((rate) => rate.textContent === "1.11 Mbit/s"));
+  assert.equal(await text(page), LINK);
+  await page.$eval("#details input[type=range]", (range) => range.dispatchEvent(new Event("change")));
   assert.equal(await text(page), LINK.replace("2mbit", "1mbit").replace(/\n$/, "\n"));
   await until(page, () => [...document.querySelectorAll(".rate")].some((rate) => rate.textContent === "1.11 Mbit/s"));
   await close(page);

@@ -25,6 +25,7 @@ mod fluid;
 mod import;
 mod keys;
 mod links;
+mod planned;
 mod refused;
 mod rows;
 mod schedulers;
@@ -43,6 +44,7 @@ pub use import::{
 };
 pub use keys::{KeyReport, KeysDoc, keys};
 pub use links::links_of;
+pub use planned::{Planned, PlannedKey};
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;
 pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};

@@ -1,4 +1,5 @@
 //! What the live page shows of each link: its classes, a moment every second while somebody looks, and the history.
+//! Moments are fewer where one a second would take more than one percent of a processor.
 //!
 //! Columns, and not objects, because 10,000 classes are sent every second: a third of the bytes.
 
@@ -16,8 +17,12 @@ use tokio::sync::{Notify, watch};
 use crate::history::{History, HistoryContent};
 use crate::moments;
 
-/// Time between two moments while somebody looks.
+/// Time between two moments while somebody looks, if that takes no more than [`PART`] of a processor.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Longest time between two moments while somebody looks.
+const LONGEST_PERIOD: Duration = Duration::from_secs(5);
+/// The part of a processor that measuring may take: one in this many.
+const PART: u32 = 100;
 
 /// The content of the document `live-tree`: the classes of a link, in columns. It stays the same while `generation` does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -173,23 +178,25 @@ impl Live {
         let mut observer = Observer::new(links);
         loop {
             let begun = Instant::now();
-            let moment = moments::next(&mut observer).await;
-            let period = self.take(&moment);
+            let (moment, evaluated) = moments::next(&mut observer).await;
+            let taking = Instant::now();
+            let step = self.take(&moment);
+            let period = period(evaluated + taking.elapsed());
             let rest = |period: Duration| period.saturating_sub(begun.elapsed());
             tokio::select! {
-                () = tokio::time::sleep(rest(period)) => {}
+                () = tokio::time::sleep(rest(step.unwrap_or(period))) => {}
                 // An interval has a second at least.
-                () = self.looks.notified() => tokio::time::sleep(rest(PERIOD)).await,
+                () = self.looks.notified() => tokio::time::sleep(rest(period)).await,
             }
         }
     }
 
-    /// Takes a moment, and returns the time until the next: longer while nobody looks.
-    fn take(&self, moment: &Moment) -> Duration {
+    /// Takes a moment. While nobody looks, returns the time until the next point of a history is due.
+    fn take(&self, moment: &Moment) -> Option<Duration> {
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|name, _| moment.link(name).is_some());
-        let mut period = None;
+        let (mut seen, mut step) = (false, None);
         for link in moment.links() {
             let live = links.entry(link.name().to_owned()).or_default();
             if live.published.borrow().generation != link.generation() && link.generation().is_some() {
@@ -206,16 +213,15 @@ impl Live {
                 });
                 live.history.add(at_s, seconds, values);
             }
-            let step = if live.published.receiver_count() > 0 {
+            if live.published.receiver_count() > 0 {
                 let text = event("moment", &Document::new(MomentContent::new(link, at_s)));
                 live.published.send_modify(|published| published.moment = text);
-                PERIOD
-            } else {
-                Duration::from_secs_f64(live.history.step_s())
-            };
-            period = Some(period.map_or(step, |period: Duration| period.min(step)));
+                seen = true;
+            }
+            let of_link = Duration::from_secs_f64(live.history.step_s());
+            step = Some(step.map_or(of_link, |step: Duration| step.min(of_link)));
         }
-        period.unwrap_or(PERIOD)
+        step.filter(|_| !seen)
     }
 
     /// Returns what is published of the link called `name`, from now on.
@@ -231,6 +237,11 @@ impl Live {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         Some(links.get(name)?.history.content(name, takes))
     }
+}
+
+/// Returns the time between two moments that take `busy` each.
+fn period(busy: Duration) -> Duration {
+    (busy * PART).clamp(PERIOD, LONGEST_PERIOD)
 }
 
 /// The text of an event.
@@ -278,4 +289,15 @@ pub(crate) fn start(links: Links) -> Arc<Live> {
     let task = Arc::clone(&live);
     tokio::spawn(async move { task.run(links).await });
     live
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measuring_takes_at_most_one_percent_of_a_processor_and_is_never_silent_for_long() {
+        let ms = Duration::from_millis;
+        assert_eq!([1, 10, 26, 80].map(|busy| period(ms(busy))), [ms(1000), ms(1000), ms(2600), ms(5000)]);
+    }
 }

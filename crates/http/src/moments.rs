@@ -13,12 +13,13 @@ const MOST_FILTERS: usize = 8;
 /// Interval at which the data threads' answers are looked for.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Requests a moment and waits for it.
-pub(crate) async fn next(observer: &mut Observer) -> Moment {
+/// Requests a moment and waits for it. Returns it with the time that its evaluation took.
+pub(crate) async fn next(observer: &mut Observer) -> (Moment, Duration) {
     observer.ask();
     loop {
+        let begun = Instant::now();
         if let Some(moment) = observer.poll() {
-            return moment;
+            return (moment, begun.elapsed());
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -74,7 +75,7 @@ impl Moments {
         {
             return Arc::clone(kept);
         }
-        let kept = Arc::new(Kept { moment: next(observer).await, texts: Mutex::default() });
+        let kept = Arc::new(Kept { moment: next(observer).await.0, texts: Mutex::default() });
         *last = Some((Instant::now(), Arc::clone(&kept)));
         kept
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use fairlink_api::{
-    CheckOptions, FluidOptions, ImportDoc, ImportOptions, ProblemReport, Refused, SimOptions, Simulation, Tool, check,
-    explain, fluid, import, schedulers, simulate,
+    CheckOptions, FluidOptions, ImportDoc, ImportOptions, Planned, PlannedKey, ProblemReport, Refused, SimOptions,
+    Simulation, Tool, check, explain, fluid, import, schedulers, simulate,
 };
 use fairlink_config::SourceText;
 use fairlink_core::{NANOS_PER_SEC, Nanos, Rate};
@@ -24,6 +24,10 @@ enum Request {
     Fluid { link: String, demand: Option<String> },
     /// Why a class has its share, and what would give it more.
     Explain { link: String, class: String, demand: Option<String> },
+    /// Keeps a link read, for changes of single numbers.
+    Plan { link: String, demand: Option<String> },
+    /// Changes a number of a class of it, and returns the rates of all classes in bit/s.
+    Set { class: String, key: String, value: u64 },
     /// All schedulers.
     Schedulers,
     /// Reads the configuration of another tool, the text of one file. `rate_bps` is that of the link, if the file has none.
@@ -49,6 +53,7 @@ struct Step<'a> {
 #[derive(Default)]
 pub struct Engine {
     runs: Vec<(String, Simulation)>,
+    planned: Option<Planned>,
 }
 
 impl Engine {
@@ -91,6 +96,17 @@ impl Engine {
             }
             Request::Explain { link, class, demand } => {
                 Ok(text(&explain(&file(&link), &class, demand.as_deref(), None)?.document))
+            }
+            Request::Plan { link, demand } => {
+                self.planned = Some(Planned::read(&file(&link), demand.as_deref())?);
+                Ok("null".to_owned())
+            }
+            Request::Set { class, key, value } => {
+                let planned = self.planned.as_mut().ok_or_else(|| Refused::Failed("no link is planned".to_owned()))?;
+                let key = PlannedKey::named(&key).ok_or_else(|| argument("key", format!("{key:?} is none")))?;
+                planned.set(&class, key, value)?;
+                let rates = planned.rates().map_err(|why| Refused::Failed(why.0.to_string()))?;
+                Ok(text(&rates.iter().map(|bps| bps.round()).collect::<Vec<f64>>()))
             }
             Request::Schedulers => Ok(text(&schedulers(&[])?)),
             Request::Import { tool, name, text: other, rate_bps } => {

@@ -18,12 +18,13 @@
 //! known: a backlogged class while the link is at its rate.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fairlink_core::{ClassId, Hierarchy, Nanos, Sharing};
 use fairlink_report::{DropCause, Limit, LimitCause};
 use fairlink_theory::limits::Limits;
 
-use super::{ClassInterval, Interval};
+use super::Interval;
 use crate::gateway::account::generation::Generation;
 use crate::gateway::account::observation::Observation;
 
@@ -150,31 +151,52 @@ fn shares_in(generation: &Generation, class: ClassId) -> ClassId {
     }
 }
 
-/// The limits of one link's classes in earlier intervals, by the names of the classes.
+/// The limits of one link's classes in the interval before.
 #[derive(Debug, Default)]
-pub(crate) struct LimitHistory(HashMap<String, (LimitCause, Option<String>, Nanos)>);
+pub(crate) struct LimitHistory {
+    /// Names of those classes.
+    generation: Option<Arc<Generation>>,
+    /// By class.
+    limits: Vec<Option<Limited>>,
+}
 
 impl LimitHistory {
     /// For each limit of `interval` that existed before, sets its beginning to the earlier one. `interval` begins no
     /// later than the previous one has ended.
-    pub(crate) fn extend(&mut self, interval: &mut Interval, generation: &Generation) {
+    pub(crate) fn extend(&mut self, interval: &mut Interval, generation: &Arc<Generation>) {
         let (from, to) = (interval.from, interval.to);
-        let mut now = HashMap::new();
-        for (index, name) in generation.names.iter().enumerate() {
-            let Some(ClassInterval { limited: Some(limited), .. }) = interval.class_mut(ClassId(index as u32)) else {
-                continue;
-            };
-            let by = limited.by.map(|by| generation.names[by.index()].clone());
-            if let Some((cause, before, since)) = self.0.get(name)
-                && (*cause, before) == (limited.cause, &by)
-                // A restarted data thread counts from zero.
-                && *since <= to
-            {
-                limited.since = (*since).min(from);
+        // After a reload, classes are known by their names.
+        if let Some(before) = &self.generation
+            && !Arc::ptr_eq(before, generation)
+        {
+            let now: HashMap<&str, usize> =
+                generation.names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+            let find = |class: ClassId| now.get(before.names[class.index()].as_str()).map(|&at| ClassId(at as u32));
+            let mut limits = vec![None; generation.names.len()];
+            for (index, limited) in self.limits.iter().enumerate() {
+                let Some((class, limited)) = find(ClassId(index as u32)).zip(*limited) else { continue };
+                let by = limited.by.map(find);
+                if by != Some(None) {
+                    limits[class.index()] = Some(Limited { by: by.flatten(), ..limited });
+                }
             }
-            now.insert(name.clone(), (limited.cause, by, limited.since));
+            self.limits = limits;
         }
-        self.0 = now;
+        self.generation = Some(Arc::clone(generation));
+        self.limits.resize(generation.names.len(), None);
+        for (index, before) in self.limits.iter_mut().enumerate() {
+            let now = interval.class_mut(ClassId(index as u32)).and_then(|class| class.limited.as_mut());
+            *before = now.map(|now| {
+                if let Some(before) = *before
+                    && (before.cause, before.by) == (now.cause, now.by)
+                    // A restarted data thread counts from zero.
+                    && before.since <= to
+                {
+                    now.since = before.since.min(from);
+                }
+                *now
+            });
+        }
     }
 }
 

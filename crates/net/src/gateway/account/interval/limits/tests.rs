@@ -238,7 +238,7 @@ fn a_pool_limits_its_members_and_what_is_below_them_is_limited_by_them() {
 }
 
 #[test]
-fn a_limit_that_stays_is_told_with_its_age_and_another_one_begins_anew() {
+fn a_limit_that_stays_is_told_with_its_age_across_a_reload_and_another_one_begins_anew() {
     let mut played = Played::new(tree(None), "hls");
     let mut history = LimitHistory::default();
     let mut earlier = played.observe();
@@ -254,7 +254,15 @@ fn a_limit_that_stays_is_told_with_its_age_and_another_one_begins_anew() {
     let ages: Vec<Limit> = [[10, 1, 10, 1], [10, 1, 10, 1], [10, 1, 10, 1], [1, 1, 1, 1], [1, 1, 1, 1]]
         .into_iter()
         .enumerate()
-        .map(|(at, frames)| step(&mut played, 100 * at as u64, frames))
+        .map(|(at, frames)| {
+            if at == 2 {
+                // A reload to the same classes.
+                let delays = played.generation.delays.clone();
+                let again = Generation { number: 1, delays, ..Generation::of_tree(tree(None), "hls") };
+                played.generation = Arc::new(again);
+            }
+            step(&mut played, 100 * at as u64, frames)
+        })
         .collect();
     let causes: Vec<LimitCause> = ages.iter().map(|age| age.cause).collect();
     use LimitCause::{Demand, Link};
