@@ -12,28 +12,28 @@ export class Refused extends Error {
 declare const WORKER: string;
 declare global {
   interface Window {
-    /** The module as base64, where the page was opened as a file. */
-    fairlinkModule?: string;
+    /** The modules as base64, where the page was opened as a file. */
+    fairlinkModules?: Record<string, string>;
   }
 }
 
 /** Reads the module: over HTTP, or from a script where the browser does not read files. */
-async function fetchModule(): Promise<ArrayBuffer> {
+async function fetchModule(name: string): Promise<ArrayBuffer> {
   if (location.protocol !== "file:") {
-    const response = await fetch("engine.wasm");
-    if (!response.ok) throw new Error(`engine.wasm: ${response.status} ${response.statusText}`);
+    const response = await fetch(name);
+    if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
     return response.arrayBuffer();
   }
-  if (!window.fairlinkModule) {
+  if (!window.fairlinkModules?.[name]) {
     await new Promise<void>((resolve, reject) => {
       const script = document.createElement("script");
-      script.src = "engine.wasm.js";
+      script.src = `${name}.js`;
       script.onload = () => resolve();
-      script.onerror = () => reject(new Error("engine.wasm.js is not beside this page"));
+      script.onerror = () => reject(new Error(`${name}.js is not beside this page`));
       document.head.append(script);
     });
   }
-  return Uint8Array.from(atob(window.fairlinkModule ?? ""), (letter) => letter.charCodeAt(0)).buffer;
+  return Uint8Array.from(atob(window.fairlinkModules?.[name] ?? ""), (letter) => letter.charCodeAt(0)).buffer;
 }
 
 interface Waiting {
@@ -49,8 +49,11 @@ export class Engine {
   /** Number of engines that were started. A simulation does not outlive its engine. */
   generation = 0;
 
+  /** `name`: the file of its module. */
+  constructor(private readonly name: string) {}
+
   private async start(): Promise<Worker> {
-    this.module ??= fetchModule();
+    this.module ??= fetchModule(this.name);
     const module = await this.module.catch((error: Error) => {
       this.module = undefined;
       throw error;

@@ -3,16 +3,18 @@
 import { Change as Reload } from "./change";
 import { Editor } from "./editor";
 import { Engine, Refused } from "./engine";
+import { rateText } from "./format";
 import { importText, toolOf } from "./import";
 import { Live } from "./live";
 import { Details, summary } from "./plan";
+import { picture, points } from "./picture";
 import { Play } from "./play";
 import { fromFragment, toFragment } from "./share";
 import { addClass, removeClasses, renameClass, setKey, type Change } from "./text";
 import { Tree, type Demands } from "./tree";
 import type { CheckDocument, ClassReport, FluidDocument, SchedulersDocument } from "./types";
 
-declare const EXAMPLES: { title: string; text: string }[];
+declare const EXAMPLES: { title: string; name: string; text: string }[];
 
 const by = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const message = by("message");
@@ -21,7 +23,9 @@ const tell = (text: string) => (message.textContent = text);
 /** What an action did, until the next one. */
 const notice = (text: string) => (by("notice").textContent = text);
 
-const engine = new Engine();
+const engine = new Engine("engine.wasm");
+/** Reads configurations of other tools; fetched when there is one. */
+const importer = new Engine("import.wasm");
 const demands: Demands = new Map();
 let check: CheckDocument | undefined;
 let classes: ClassReport[] = [];
@@ -34,6 +38,8 @@ const tree = new Tree(by("tree"), {
     else if (asked) demands.set(name, asked);
     void work();
   },
+  move: (name, below) => move(name, below),
+  drag: ({ name }, bps, done) => (done ? edit(setKey(editor.text, name, "guarantee", JSON.stringify(rateText(bps)))) : void slide(name, "guarantee", bps)),
 });
 const details = new Details(by("details"), engine, (name, key, value) => void slide(name, key, value), (name, key, to) => edit(setKey(editor.text, name, key, to)));
 const editor = new Editor(by("editor"), () => {
@@ -58,6 +64,22 @@ function later(): void {
 function edit(changes: Change | Change[] | null): void {
   if (changes === null) notice("This class is not written as a [[class]] table of its own: edit it in the file.");
   else editor.change(changes);
+}
+
+/** Puts a class below another one, or below the link. */
+function move(name: string, below: string | null): void {
+  const parents = new Map(classes.map((one) => [one.name, one.parent]));
+  if (below !== null && !parents.has(below)) {
+    notice(`There is no class ${below}.`);
+    return;
+  }
+  for (let above = below; above !== null; above = parents.get(above) ?? null) {
+    if (above === name) {
+      notice(`${below} is ${name} itself, or below it.`);
+      return;
+    }
+  }
+  edit(setKey(editor.text, name, "parent", below === null ? null : JSON.stringify(below)));
 }
 
 /** The demands of all leaves, because those that are not named would be idle; null if all want as much as they can get. */
@@ -128,7 +150,8 @@ async function slide(name: string, key: string, value: number): Promise<void> {
       tell("");
     }
   } catch (error) {
-    planned = undefined;
+    // A value that is refused leaves the engine with the link as it was.
+    if (!(error instanceof Refused)) planned = undefined;
     tell((error as Error).message);
   }
   slides = false;
@@ -168,6 +191,11 @@ function wire(): void {
       edit(renameClass(editor.text, name, to));
     }
   };
+  by("move").onclick = () => {
+    const name = tree.chosen;
+    const below = name && prompt(`Class above ${name}; nothing for the link`, classes.find((one) => one.name === name)?.parent ?? "");
+    if (name && below !== null) move(name, below || null);
+  };
   by("remove").onclick = () => {
     if (!tree.chosen) return;
     const names = new Set([tree.chosen]);
@@ -185,12 +213,15 @@ function wire(): void {
     await navigator.clipboard?.writeText(link).catch(() => undefined);
     notice("The address of this page holds the file now.");
   };
-  by("download").onclick = () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([editor.text], { type: "application/toml" }));
-    link.download = "link.toml";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  by<HTMLSelectElement>("download").onchange = async ({ target }) => {
+    const select = target as HTMLSelectElement;
+    const kind = select.value;
+    select.value = "";
+    try {
+      await download(kind);
+    } catch (error) {
+      notice((error as Error).message);
+    }
   };
   const examples = by<HTMLSelectElement>("example");
   EXAMPLES.forEach(({ title }, at) => examples.append(new Option(title, String(at))));
@@ -201,6 +232,25 @@ function wire(): void {
     const file = event.dataTransfer?.files[0];
     if (file) void take(file);
   });
+}
+
+/** Most classes in a picture: browsers draw no canvas that is longer. */
+const MOST_DRAWN = 600;
+
+async function download(kind: string): Promise<void> {
+  let blob: Blob;
+  if (kind === "toml") blob = new Blob([editor.text], { type: "application/toml" });
+  else {
+    if (!check) throw new Error("There is nothing to draw yet.");
+    if (classes.length > MOST_DRAWN) throw new Error(`A picture has up to ${MOST_DRAWN} classes, and these are ${classes.length}.`);
+    const svg = picture(classes, check.link.capacity_bps);
+    blob = kind === "svg" ? new Blob([svg.outerHTML], { type: "image/svg+xml" }) : await points(svg);
+  }
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = `link.${kind}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 /** Longest file that is read, in bytes. */
@@ -218,7 +268,7 @@ async function take(file: File): Promise<void> {
     return;
   }
   try {
-    const made = await importText(engine, tool, file.name, text, (why) => prompt(`${why}\nRate of the link, such as 100mbit`));
+    const made = await importText(importer, tool, file.name, text, (why) => prompt(`${why}\nRate of the link, such as 100mbit`));
     const [first, ...others] = made?.files ?? [];
     if (!made || !first) return;
     load(first.text);
@@ -237,16 +287,25 @@ function load(text: string): void {
   editor.text = text;
 }
 
+/** The file that the address holds: its text, or the name of an example. */
+async function held(): Promise<string | null> {
+  const name = /^#example=(.+)$/.exec(location.hash)?.[1];
+  if (name === undefined) return fromFragment(location.hash);
+  const at = EXAMPLES.findIndex((example) => example.name === decodeURIComponent(name));
+  if (at < 0) throw new Error(`There is no example ${name}.`);
+  by<HTMLSelectElement>("example").value = String(at);
+  return EXAMPLES[at]?.text ?? null;
+}
+
 async function begin(): Promise<void> {
   wire();
   try {
-    const text = await fromFragment(location.hash);
-    load(text ?? EXAMPLES[0]?.text ?? "");
+    load((await held()) ?? EXAMPLES[0]?.text ?? "");
   } catch (error) {
     load(EXAMPLES[0]?.text ?? "");
     notice((error as Error).message);
   }
-  addEventListener("hashchange", () => void fromFragment(location.hash).then((text) => text !== null && load(text), (error: Error) => notice(error.message)));
+  addEventListener("hashchange", () => void held().then((text) => text !== null && load(text), (error: Error) => notice(error.message)));
   if (served) {
     by("view-live").hidden = false;
     view("live");

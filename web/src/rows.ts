@@ -1,6 +1,8 @@
 // Classes as rows of a tree: only those in sight are in the document, so that ten thousand scroll as ten do.
 
 export const ROW = 30;
+/** Type of what is dragged. */
+const CLASS = "application/x-fairlink-class";
 
 /** A class: its name, that of the class above it, and whatever its cells show. */
 export interface Item {
@@ -18,6 +20,8 @@ export interface RowEvents<T> {
   /** Cells behind the name. */
   cells(item: T): Element[];
   choose(name: string): void;
+  /** A class was dragged onto another one, or onto the empty part: null. Rows cannot be dragged without it. */
+  move?(name: string, below: string | null): void;
 }
 
 export class Rows<T extends Item> {
@@ -26,6 +30,8 @@ export class Rows<T extends Item> {
   private folded = new Set<string>();
   private search = "";
   chosen: string | null = null;
+  /** True while a part of a row is dragged. */
+  protected held = false;
   private readonly sheet = document.createElement("div");
 
   constructor(private readonly box: HTMLElement, private readonly events: RowEvents<T>) {
@@ -33,6 +39,14 @@ export class Rows<T extends Item> {
     this.box.addEventListener("scroll", () => this.draw(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(this.box);
     this.box.addEventListener("keydown", (event) => this.key(event));
+    this.box.addEventListener("dragover", (event) => event.dataTransfer?.types.includes(CLASS) && event.preventDefault());
+    this.box.addEventListener("drop", (event) => {
+      const moved = event.dataTransfer?.getData(CLASS);
+      if (!moved || !this.events.move) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.events.move(moved, null);
+    });
   }
 
   /** Shows these classes, parents before their children. */
@@ -91,6 +105,7 @@ export class Rows<T extends Item> {
     if (report.name === this.chosen) this.box.setAttribute("aria-activedescendant", row.id);
     if (children.length) row.setAttribute("aria-expanded", String(!this.folded.has(report.name)));
     row.addEventListener("click", () => this.choose(report.name));
+    if (this.events.move) this.draggable(row, report.name);
 
     const name = document.createElement("span");
     name.style.paddingLeft = `${depth * 1.2}rem`;
@@ -111,6 +126,23 @@ export class Rows<T extends Item> {
 
     row.append(name, ...this.events.cells(report));
     return row;
+  }
+
+  private draggable(row: HTMLElement, name: string): void {
+    row.draggable = true;
+    row.addEventListener("dragstart", (event) => {
+      // A bar that is dragged is not the row.
+      if (this.held) event.preventDefault();
+      else event.dataTransfer?.setData(CLASS, name);
+    });
+    row.addEventListener("dragover", (event) => event.dataTransfer?.types.includes(CLASS) && event.preventDefault());
+    row.addEventListener("drop", (event) => {
+      const moved = event.dataTransfer?.getData(CLASS);
+      if (!moved) return;
+      event.preventDefault();
+      event.stopPropagation();
+      if (moved !== name) this.events.move?.(moved, name);
+    });
   }
 
   private choose(name: string): void {

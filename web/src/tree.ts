@@ -7,9 +7,15 @@ import type { ClassReport } from "./types";
 /** What a leaf wants: `inf`, `0`, or a rate as link files have it. */
 export type Demands = Map<string, string>;
 
+/** Distance in pixels from which a press is dragging. */
+const NEAR = 4;
+
 export interface TreeEvents {
   choose(name: string): void;
   demand(name: string, to: string): void;
+  move(name: string, below: string | null): void;
+  /** The number of a class that its bar shows while it is dragged, and when it is let go. */
+  drag(report: ClassReport, bps: number, done: boolean): void;
 }
 
 export class Tree extends Rows<ClassReport> {
@@ -19,15 +25,47 @@ export class Tree extends Rows<ClassReport> {
   constructor(box: HTMLElement, events: TreeEvents) {
     super(box, {
       choose: events.choose,
+      move: events.move,
       cells: (report) => {
         const value = document.createElement("span");
         value.className = "rate";
         value.textContent = rate(report.ideal?.allocation_bps);
         value.title = report.ideal?.limited_by ? `limited by ${report.ideal.limited_by}` : "";
         const last = report.leaf ? demand(report, this.demands, events.demand) : document.createElement("span");
-        return [bar(report, this.capacity), value, last];
+        return [this.dragged(bar(report, this.capacity), report, events), value, last];
       },
     });
+  }
+
+  /** Dragging in the bar of a class with a guarantee sets it. */
+  private dragged(bar: SVGElement, report: ClassReport, events: TreeEvents): SVGElement {
+    if (report.terms?.guarantee_bps == null) return bar;
+    bar.classList.add("drags");
+    // The rows are drawn anew meanwhile.
+    let [left, width] = [0, 1];
+    const tell = (event: PointerEvent, done: boolean) => {
+      const part = Math.min(1, Math.max(0.001, (event.clientX - left) / Math.max(1, width)));
+      events.drag(report, Math.round(part * 1000) * Math.max(1, Math.round(this.capacity / 1000)), done);
+    };
+    bar.addEventListener("pointerdown", (event) => {
+      this.held = true;
+      ({ left, width } = bar.getBoundingClientRect());
+      let moves = false;
+      const move = (moved: PointerEvent) => {
+        // A click chooses the class.
+        moves ||= Math.abs(moved.clientX - event.clientX) > NEAR;
+        if (moves) tell(moved, false);
+      };
+      const up = (last: PointerEvent) => {
+        removeEventListener("pointermove", move);
+        removeEventListener("pointerup", up);
+        this.held = false;
+        if (moves) tell(last, true);
+      };
+      addEventListener("pointermove", move);
+      addEventListener("pointerup", up);
+    });
+    return bar;
   }
 
   /** Shows shares of a link with this capacity in bit/s. */

@@ -299,3 +299,64 @@ test("a file that is too long is refused with the limit, and the one that is ope
   assert.equal(await text(page), LINK);
   await close(page);
 });
+
+test("a guarantee is dragged in the tree, and a class is moved", async () => {
+  const page = await open();
+  await type(page, LINK.replace("8mbit", "7mbit"));
+  await shows(page, "voice", "data");
+  const box = await page.locator(".row:has-text('voice') svg").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.2, box.y + 7);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.1, box.y + 7, { steps: 4 });
+  await until(page, () => [...document.querySelectorAll(".rate")].some((rate) => /^1\.2\d Mbit/.test(rate.textContent)));
+  assert.match(await text(page), /guarantee = "2mbit"/);
+  await page.mouse.up();
+  await until(page, () => /guarantee = "(1mbit|99\d0kbit|990kbit|1010kbit)"/.test(fairlink.link()));
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  await page.locator(".row:has-text('voice') span").first().dragTo(page.locator(".row:has-text('data') span").first());
+  await shows(page, "data", "voice");
+  assert.match(await text(page), /parent = "data"/);
+  page.on("dialog", (dialog) => dialog.accept(""));
+  await page.click(".row:has-text('voice')");
+  await page.click("#move");
+  await shows(page, "voice", "data");
+  assert.equal((await text(page)).trim(), LINK.trim());
+  await close(page);
+});
+
+test("every example is checked, and simulated for a while", async () => {
+  const page = await open();
+  const names = await page.$$eval("#example option", (options) => options.map((option) => option.textContent));
+  assert.ok(names.length >= 10);
+  await page.click("#view-play");
+  for (const name of names) {
+    await page.selectOption("#example", { label: name });
+    await until(page, () => document.querySelector("#clock").textContent === "" && document.querySelector("#summary").textContent !== "");
+    await page.waitForTimeout(400);
+    await page.click("#step");
+    await until(page, () => document.querySelector("#clock").textContent.startsWith("0.02 s"));
+    assert.equal(await page.textContent("#notice") + await page.textContent("#message"), "", name);
+  }
+  await close(page);
+  const voice = await open({}, `${address}#example=voice`);
+  assert.match(await text(voice), /latency_critical/);
+  await close(voice);
+  const none = await open({}, `${address}#example=nothing`);
+  await until(none, () => document.querySelector("#notice").textContent.includes("no example nothing"));
+  await close(none);
+});
+
+test("the plan is downloaded as a file, as SVG and as PNG", async () => {
+  const page = await open();
+  await type(page, LINK);
+  await shows(page, "voice", "data");
+  for (const [kind, begins] of [["toml", "# The line"], ["svg", "<svg "], ["png", "\x89PNG"]]) {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.selectOption("#download", kind)]);
+    assert.equal(download.suggestedFilename(), `link.${kind}`);
+    const bytes = await readFile(await download.path());
+    assert.equal(bytes.subarray(0, begins.length).toString("latin1"), begins);
+    if (process.env.SCREENSHOTS) await writeFile(join(process.env.SCREENSHOTS, `plan.${kind}`), bytes);
+  }
+  await close(page);
+});

@@ -1,8 +1,12 @@
 //! The files of the page, in memory: from a directory, or from the program itself.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use axum::body::Bytes;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
 use thiserror::Error;
 
 /// Directories in which packages install the page, below the prefix of the program.
@@ -18,11 +22,14 @@ pub(crate) struct PageFile {
     pub(crate) packed: Bytes,
 }
 
+/// Type of a module.
+const WASM: &str = "application/wasm";
 /// Names and types of the files beside `index.html`. On disk, each ends in `.gz`.
-const PACKED: [(&str, &str); 3] = [
+const PACKED: [(&str, &str); 4] = [
     ("page.js", "text/javascript; charset=utf-8"),
     ("page.css", "text/css; charset=utf-8"),
-    ("engine.wasm", "application/wasm"),
+    ("engine.wasm", WASM),
+    ("import.wasm", WASM),
 ];
 
 /// Reason why there is no page.
@@ -56,6 +63,9 @@ pub enum FilesError {
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct PageFiles {
+    /// As it is on a disk.
+    plain: Bytes,
+    /// Marked as served by a gateway.
     pub(crate) index: Bytes,
     pub(crate) packed: Vec<PageFile>,
 }
@@ -96,12 +106,38 @@ impl PageFiles {
             }
             std::fs::read(&path).map(Bytes::from).map_err(|source| FilesError::Unreadable { path, source })
         };
-        let index = live(&read("index.html".to_owned())?);
+        let plain = read("index.html".to_owned())?;
         let packed = PACKED
             .into_iter()
             .map(|(name, kind)| Ok(PageFile { name, kind, packed: read(format!("{name}.gz"))? }))
             .collect::<Result<_, _>>()?;
-        Ok(Self { index, packed })
+        Ok(Self { index: live(&plain), plain, packed })
+    }
+
+    /// Writes the page into `directory`, which is made if it is missing, to be opened from the disk.
+    ///
+    /// # Errors
+    /// The path that cannot be written, with the system's error; a file that is not packed by gzip.
+    pub fn write(&self, directory: &Path) -> Result<(), (PathBuf, std::io::Error)> {
+        let write = |name: &str, bytes: &[u8]| {
+            let path = directory.join(name);
+            std::fs::write(&path, bytes).map_err(|error| (path, error))
+        };
+        std::fs::create_dir_all(directory).map_err(|error| (directory.to_owned(), error))?;
+        write("index.html", &self.plain)?;
+        for file in &self.packed {
+            let mut bytes = Vec::new();
+            let read = GzDecoder::new(&file.packed[..]).take(LONGEST).read_to_end(&mut bytes);
+            read.map_err(|error| (directory.join(file.name), error))?;
+            write(file.name, &bytes)?;
+            // A page that was opened as a file may not read another file, but may run a script.
+            if file.kind == WASM {
+                let (name, module) = (file.name, STANDARD.encode(&bytes));
+                let script = format!("(window.fairlinkModules??={{}})[\"{name}\"]=\"{module}\";\n");
+                write(&format!("{name}.js"), script.as_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     #[cfg(feature = "page")]
@@ -111,10 +147,12 @@ impl PageFiles {
                 include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/dist/", $name))
             };
         }
-        let bytes: [&'static [u8]; 3] = [page!("page.js.gz"), page!("page.css.gz"), page!("engine.wasm.gz")];
+        let bytes: [&'static [u8]; 4] =
+            [page!("page.js.gz"), page!("page.css.gz"), page!("engine.wasm.gz"), page!("import.wasm.gz")];
         let packed = PACKED.into_iter().zip(bytes);
         let packed = packed.map(|((name, kind), bytes)| PageFile { name, kind, packed: Bytes::from_static(bytes) });
-        Some(Self { index: live(page!("index.html")), packed: packed.collect() })
+        let plain: &'static [u8] = page!("index.html");
+        Some(Self { index: live(plain), plain: Bytes::from_static(plain), packed: packed.collect() })
     }
 
     #[cfg(not(feature = "page"))]
@@ -136,16 +174,26 @@ mod tests {
     fn a_page_is_read_whole_or_refused_with_the_missing_file() {
         let directory = std::env::temp_dir().join(format!("fairlink-page-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        for name in ["index.html", "page.js.gz", "page.css.gz"] {
+        for name in ["index.html", "page.js.gz", "page.css.gz", "engine.wasm.gz"] {
             let missing = PageFiles::find(Some(&directory)).unwrap_err().to_string();
             assert!(missing.contains(name) && missing.contains("scripts/web"), "{missing}");
             std::fs::write(directory.join(name), "<html lang=\"en\">").unwrap();
         }
-        assert!(PageFiles::find(Some(&directory)).unwrap_err().to_string().contains("engine.wasm.gz"));
-        std::fs::write(directory.join("engine.wasm.gz"), "x").unwrap();
+        assert!(PageFiles::find(Some(&directory)).unwrap_err().to_string().contains("import.wasm.gz"));
+        std::fs::write(directory.join("import.wasm.gz"), "x").unwrap();
         let page = PageFiles::find(Some(&directory)).unwrap();
         assert_eq!(&page.index[..], b"<html data-live lang=\"en\">");
-        assert_eq!(page.packed.len(), 3);
+        assert_eq!(page.packed.len(), 4);
+        assert!(page.write(&directory.join("copy")).is_err(), "nothing here is packed");
+        let mut packed = Vec::new();
+        flate2::read::GzEncoder::new(&b"abc"[..], flate2::Compression::fast()).read_to_end(&mut packed).unwrap();
+        for (name, _) in PACKED {
+            std::fs::write(directory.join(format!("{name}.gz")), &packed).unwrap();
+        }
+        PageFiles::find(Some(&directory)).unwrap().write(&directory.join("copy")).unwrap();
+        let written = |name: &str| std::fs::read_to_string(directory.join("copy").join(name)).unwrap();
+        assert_eq!((written("index.html").as_str(), written("page.js").as_str()), ("<html lang=\"en\">", "abc"));
+        assert_eq!(written("engine.wasm.js"), "(window.fairlinkModules??={})[\"engine.wasm\"]=\"YWJj\";\n");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

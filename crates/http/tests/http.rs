@@ -63,7 +63,7 @@ impl Page {
     fn start(name: &str, links: impl Into<Links>) -> Self {
         let directory = std::env::temp_dir().join(format!("fairlink-http-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        for file in ["index.html", "page.js.gz", "page.css.gz", "engine.wasm.gz"] {
+        for file in ["index.html", "page.js.gz", "page.css.gz", "engine.wasm.gz", "import.wasm.gz"] {
             std::fs::write(directory.join(file), format!("<html the {file}>")).unwrap();
         }
         let files = PageFiles::find(Some(&directory)).unwrap();

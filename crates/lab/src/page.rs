@@ -1,6 +1,12 @@
 //! The report on tried claims: one self-contained HTML page, and the same as Markdown without plots.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 
 use crate::claims::finding::{Rerun, Table};
 use crate::claims::run::Outcome;
@@ -94,9 +100,20 @@ fn by_paper(outcomes: &[Outcome]) -> Vec<(&'static crate::claims::Paper, Vec<&Ou
     PAPERS.iter().filter_map(of).collect()
 }
 
-/// Returns the page.
+/// Returns the part of an address behind `#` with which the page in the browser opens this file: deflated, in base64 for
+/// addresses.
 #[must_use]
-pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
+pub fn fragment(text: &str) -> String {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+    // Writing to a vector cannot fail.
+    let packed = packed.write_all(text.as_bytes()).and_then(|()| packed.finish()).unwrap_or_default();
+    format!("#1,{}", URL_SAFE_NO_PAD.encode(packed))
+}
+
+/// Returns the page. `runner` is the address of the page in the browser, relative to this one: scenarios then have a
+/// link that opens them there.
+#[must_use]
+pub fn html(outcomes: &[Outcome], facts: &Facts, runner: Option<&str>) -> String {
     let papers = by_paper(outcomes);
     let all: Vec<&Outcome> = outcomes.iter().collect();
     let mut page = format!(
@@ -137,14 +154,14 @@ pub fn html(outcomes: &[Outcome], facts: &Facts) -> String {
             escaped(paper.authors),
             tally(outcomes)
         );
-        outcomes.iter().for_each(|outcome| article(outcome, &mut page));
+        outcomes.iter().for_each(|outcome| article(outcome, runner, &mut page));
         page += "</section>\n";
     }
     page += "</main>\n</body>\n</html>\n";
     page
 }
 
-fn article(outcome: &Outcome, page: &mut String) {
+fn article(outcome: &Outcome, runner: Option<&str>, page: &mut String) {
     let claim = outcome.claim;
     let id = claim.id;
     let _ = writeln!(
@@ -162,7 +179,7 @@ fn article(outcome: &Outcome, page: &mut String) {
     quantities(outcome, page);
     found.iter().flat_map(|finding| &finding.tables).for_each(|shown| table(shown, page));
     let _ = writeln!(page, "<p>{}</p>", escaped(&outcome.note()));
-    found.iter().flat_map(|finding| &finding.reruns).for_each(|again| rerun(again, page));
+    found.iter().flat_map(|finding| &finding.reruns).for_each(|again| rerun(again, runner, page));
     if !claim.tests.is_empty() {
         let tests: Vec<String> = claim.tests.iter().map(|test| format!("<code>{}</code>", escaped(test))).collect();
         let _ = writeln!(page, "<details><summary>Tests that hold it</summary><p>{}</p></details>", tests.join("<br>"));
@@ -231,13 +248,12 @@ fn table(shown: &Table, page: &mut String) {
     page.push_str("</table></div>\n");
 }
 
-fn rerun(again: &Rerun, page: &mut String) {
-    let _ = writeln!(
-        page,
-        "<details><summary>Run it alone: <code>fairlink {}</code></summary><pre>{}</pre></details>",
-        escaped(&again.command),
-        escaped(&again.text)
-    );
+fn rerun(again: &Rerun, runner: Option<&str>, page: &mut String) {
+    let _ = write!(page, "<details><summary>Run it alone: <code>fairlink {}</code></summary>", escaped(&again.command));
+    if let Some(runner) = runner.filter(|_| again.command.starts_with("sim ")) {
+        let _ = write!(page, "<p><a href=\"{runner}{}\">Run it in the page</a></p>", fragment(&again.text));
+    }
+    let _ = writeln!(page, "<pre>{}</pre></details>", escaped(&again.text));
 }
 
 /// Returns the report as Markdown: a table for each paper, and notes on claims that do not simply agree.
@@ -312,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_else_and_shows_every_claim_with_its_verdict() {
-        let page = html(&outcomes(), &facts());
+        let page = html(&outcomes(), &facts(), None);
         for outside in ["<script", "src=", "http", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
@@ -326,6 +342,21 @@ mod tests {
             let (open, close) = (page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count());
             assert_eq!(open, close, "{tag}");
         }
+    }
+
+    #[test]
+    fn scenarios_open_in_the_page_beside_the_report() {
+        use std::io::Read as _;
+        let page = html(&outcomes(), &facts(), Some("page/index.html"));
+        let (_, link) = page.split_once("<a href=\"page/index.html#1,").expect("a link");
+        let (packed, rest) = link.split_once('"').unwrap();
+        assert!(rest.starts_with(">Run it in the page</a>"));
+        let packed = URL_SAFE_NO_PAD.decode(packed).unwrap();
+        let mut text = String::new();
+        flate2::read::DeflateDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+        let outcomes = outcomes();
+        let again = &outcomes[0].found.as_ref().unwrap().reruns[0];
+        assert_eq!(text, again.text);
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! Requests and their answers.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+#[cfg(feature = "plan")]
 use fairlink_api::{
-    CheckOptions, FluidOptions, ImportDoc, ImportOptions, Planned, PlannedKey, ProblemReport, Refused, SimOptions,
-    Simulation, Tool, check, explain, fluid, import, schedulers, simulate,
+    CheckOptions, FluidOptions, Planned, PlannedKey, SimOptions, Simulation, check, explain, fluid, schedulers,
+    simulate,
 };
-use fairlink_config::SourceText;
-use fairlink_core::{NANOS_PER_SEC, Nanos, Rate};
-use fairlink_sim::Run;
+#[cfg(feature = "import")]
+use fairlink_api::{ImportDoc, ImportOptions, Tool, import};
+use fairlink_api::{ProblemReport, Refused};
+use fairlink_config::{NoFiles, SourceText};
+#[cfg(feature = "plan")]
+use fairlink_core::{NANOS_PER_SEC, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Longest text of a request, in bytes. A longer link file is for the command line.
@@ -19,40 +24,53 @@ const LONGEST: usize = 16 << 20;
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
     /// Bounds and warnings.
+    #[cfg(feature = "plan")]
     Check { link: String, scheduler: Option<String> },
     /// Shares for a demand, such as `a=inf,b=3mbit`; every leaf as much as possible without one.
+    #[cfg(feature = "plan")]
     Fluid { link: String, demand: Option<String> },
     /// Why a class has its share, and what would give it more.
+    #[cfg(feature = "plan")]
     Explain { link: String, class: String, demand: Option<String> },
     /// Keeps a link read, for changes of single numbers.
+    #[cfg(feature = "plan")]
     Plan { link: String, demand: Option<String> },
     /// Changes a number of a class of it, and returns the rates of all classes in bit/s.
+    #[cfg(feature = "plan")]
     Set { class: String, key: String, value: u64 },
     /// All schedulers.
+    #[cfg(feature = "plan")]
     Schedulers,
     /// Reads the configuration of another tool, the text of one file. `rate_bps` is that of the link, if the file has none.
+    #[cfg(feature = "import")]
     Import { tool: String, name: String, text: String, rate_bps: Option<u64> },
     /// Starts a simulation, in place of one that has this name.
+    #[cfg(feature = "plan")]
     Start { name: String, scenario: String, scheduler: Option<String>, seed: Option<u64> },
     /// Continues it until a time in seconds, and reports.
+    #[cfg(feature = "plan")]
     Step { name: String, until_s: f64 },
     /// Replaces its link by that of another text, now.
+    #[cfg(feature = "plan")]
     Change { name: String, link: String, scheduler: Option<String> },
 }
 
 /// A step of a simulation.
+#[cfg(feature = "plan")]
 #[derive(Serialize)]
 struct Step<'a> {
     now_s: f64,
     done: bool,
     /// Absent while nothing is measured yet.
-    run: Option<&'a Run>,
+    run: Option<&'a fairlink_sim::Run>,
 }
 
 /// Answers requests, and has the simulations that were started.
 #[derive(Default)]
 pub struct Engine {
+    #[cfg(feature = "plan")]
     runs: Vec<(String, Simulation)>,
+    #[cfg(feature = "plan")]
     planned: Option<Planned>,
 }
 
@@ -82,25 +100,32 @@ impl Engine {
     }
 
     fn run(&mut self, request: Request) -> Result<String, Refused> {
-        let file = |text: &str| SourceText::new("link.toml", text);
+        let named = |name: &str, text: &str| SourceText::among(name, text, Arc::new(NoFiles));
+        #[cfg(feature = "plan")]
+        let file = |text: &str| named("link.toml", text);
         match request {
+            #[cfg(feature = "plan")]
             Request::Check { link, scheduler } => {
                 let options = CheckOptions { scheduler: scheduler.as_deref(), ..CheckOptions::default() };
                 let checked = check(&file(&link), &options)?;
                 Ok(text(&checked.document(checked.all_classes())))
             }
+            #[cfg(feature = "plan")]
             Request::Fluid { link, demand } => {
                 let options = FluidOptions { demand: demand.as_deref(), ..FluidOptions::default() };
                 let solved = fluid(&file(&link), &options)?;
                 Ok(text(&solved.document(solved.all_classes())))
             }
+            #[cfg(feature = "plan")]
             Request::Explain { link, class, demand } => {
                 Ok(text(&explain(&file(&link), &class, demand.as_deref(), None)?.document))
             }
+            #[cfg(feature = "plan")]
             Request::Plan { link, demand } => {
                 self.planned = Some(Planned::read(&file(&link), demand.as_deref())?);
                 Ok("null".to_owned())
             }
+            #[cfg(feature = "plan")]
             Request::Set { class, key, value } => {
                 let planned = self.planned.as_mut().ok_or_else(|| Refused::Failed("no link is planned".to_owned()))?;
                 let key = PlannedKey::named(&key).ok_or_else(|| argument("key", format!("{key:?} is none")))?;
@@ -108,14 +133,18 @@ impl Engine {
                 let rates = planned.rates().map_err(|why| Refused::Failed(why.0.to_string()))?;
                 Ok(text(&rates.iter().map(|bps| bps.round()).collect::<Vec<f64>>()))
             }
+            #[cfg(feature = "plan")]
             Request::Schedulers => Ok(text(&schedulers(&[])?)),
+            #[cfg(feature = "import")]
             Request::Import { tool, name, text: other, rate_bps } => {
                 let tool = tool_named(&tool)?;
-                let rate = rate_bps.map(Rate::from_bps).transpose().map_err(|error| argument("rate", error))?;
+                let rate =
+                    rate_bps.map(fairlink_core::Rate::from_bps).transpose().map_err(|error| argument("rate", error))?;
                 let options = ImportOptions { rate, ..ImportOptions::default() };
-                let imported = import(&tool, &[SourceText::new(&name, other)], &options)?;
+                let imported = import(&tool, &[named(&name, &other)], &options)?;
                 Ok(text(&ImportDoc::new(&tool, &imported, false)?))
             }
+            #[cfg(feature = "plan")]
             Request::Start { name, scenario, scheduler, seed } => {
                 let options = SimOptions { scheduler: scheduler.as_deref(), seed, ..SimOptions::default() };
                 let started = simulate(&file(&scenario), &options)?;
@@ -123,6 +152,7 @@ impl Engine {
                 self.runs.push((name, started));
                 Ok("null".to_owned())
             }
+            #[cfg(feature = "plan")]
             Request::Step { name, until_s } => {
                 let simulation = self.find(&name)?;
                 simulation.step_until(Nanos((until_s.max(0.0) * NANOS_PER_SEC as f64) as u64))?;
@@ -130,6 +160,7 @@ impl Engine {
                 let (now_s, done) = (simulation.now().0 as f64 / NANOS_PER_SEC as f64, simulation.done());
                 Ok(text(&Step { now_s, done, run: run.as_ref() }))
             }
+            #[cfg(feature = "plan")]
             Request::Change { name, link, scheduler } => {
                 self.find(&name)?.change(&file(&link), scheduler.as_deref())?;
                 Ok("null".to_owned())
@@ -137,6 +168,7 @@ impl Engine {
         }
     }
 
+    #[cfg(feature = "plan")]
     fn find(&mut self, name: &str) -> Result<&mut Simulation, Refused> {
         let run = self.runs.iter_mut().find(|(known, _)| known == name).map(|(_, run)| run);
         run.ok_or_else(|| Refused::Failed(format!("there is no simulation {name:?}: start it first")))
@@ -148,6 +180,7 @@ fn argument(name: &'static str, message: impl ToString) -> Refused {
 }
 
 /// The tools whose configuration is one file.
+#[cfg(feature = "import")]
 fn tool_named(name: &str) -> Result<Tool, Refused> {
     Ok(match name {
         "tc" => Tool::Tc { device: None },

@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<FigureWidth>,
+    /// Directory with the files of the page in the browser [default: those in the program, or in share/fairlink/page].
+    /// The report then opens its scenarios in a copy of it.
+    #[arg(long, value_name = "DIR", requires = "out")]
+    page_files: Option<PathBuf>,
     /// Threads [default: the number of processors]. Results do not depend on it.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -53,9 +57,11 @@ pub(crate) struct Args {
 /// Tries claims and prints a row for each as soon as it is there.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let claims = select(&args.which).map_err(CliError::wrong)?;
+    let mut runner = None;
     if let Some(dir) = &args.out {
         make_directory(dir)?;
         writable(dir)?;
+        runner = page_beside(dir, args.page_files.as_deref())?;
     }
     let stop = interrupt::stop_flag()?;
     let asked = Arc::clone(&stop);
@@ -106,7 +112,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             took_s: begun.elapsed().as_secs_f64(),
             interrupted,
         };
-        write(dir, args.width.unwrap_or_default().into(), &outcomes, &document, &facts)?;
+        write(dir, args.width.unwrap_or_default().into(), &outcomes, &document, &facts, runner)?;
     }
     if out.json {
         out.document(&document)?;
@@ -154,10 +160,11 @@ fn write(
     outcomes: &[Outcome],
     document: &Document<ReproduceDoc>,
     facts: &Facts,
+    runner: Option<&str>,
 ) -> Result<(), CliError> {
     let json = serde_json::to_string_pretty(document).map_err(CliError::failed)?;
     let mut files = vec![
-        (dir.join("index.html"), page::html(outcomes, facts)),
+        (dir.join("index.html"), page::html(outcomes, facts, runner)),
         (dir.join("claims.json"), json + "\n"),
         (dir.join("reproduced.md"), page::markdown(outcomes, facts)),
     ];
@@ -178,6 +185,24 @@ fn write(
     write_figures(figures, width, &dir.join("figures")).map_err(CliError::failed)?;
     note(format!("written: {}", files[0].0.display()));
     Ok(())
+}
+
+/// Writes the page in the browser beside the report, where it is installed or named. Returns its address there.
+#[cfg(target_os = "linux")]
+fn page_beside(dir: &Path, page_files: Option<&Path>) -> Result<Option<&'static str>, CliError> {
+    match fairlink_http::PageFiles::find(page_files) {
+        Ok(page) => {
+            page.write(&dir.join("page")).map_err(|(path, error)| unwritten(&path, &error))?;
+            Ok(Some("page/index.html"))
+        }
+        Err(error) if page_files.is_some() => Err(CliError::wrong(format!("--page-files: {error}"))),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn page_beside(_: &Path, _: Option<&Path>) -> Result<Option<&'static str>, CliError> {
+    Ok(None)
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
