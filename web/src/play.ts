@@ -18,6 +18,7 @@ class Run {
   private readonly table = document.createElement("table");
   private leaves = "";
   private before = new Map<string, number>();
+  private blind = false;
   now = 0;
   done = false;
 
@@ -38,7 +39,10 @@ class Run {
     const span = now_s - this.now;
     this.now = now_s;
     this.done = done;
-    if (!run || span <= 0) return;
+    if (!run || span <= 0) {
+      this.blind ||= !run;
+      return;
+    }
     const leaves = run.link.classes.filter(({ leaf }) => leaf);
     const names = leaves.map(({ name }) => name);
     if (this.leaves !== names.join("\n")) {
@@ -48,6 +52,13 @@ class Run {
     const ideals = new Map(run.link.spans?.at(-1)?.classes.map(({ name, rates }) => [name, rates?.ideal_bps ?? null]));
     // Classes that a change has added begin with nothing; the others have what they had.
     const sent = new Map(leaves.map(({ name, counts }) => [name, counts?.sent.bytes ?? 0]));
+    // While nothing is measured, such as during a warm-up, nothing is known of what was sent.
+    const blind = this.blind;
+    this.blind = false;
+    if (blind) {
+      this.before = sent;
+      return;
+    }
     const rates = this.chart.names.map((name) => (((sent.get(name) ?? 0) - (this.before.get(name) ?? 0)) * 8) / span);
     this.chart.add(now_s, rates, this.chart.names.map((name) => ideals.get(name) ?? null));
     this.before = sent;
