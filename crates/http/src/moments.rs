@@ -62,7 +62,6 @@ pub(crate) struct Moments {
 
 impl Moments {
     pub(crate) fn new(links: Links) -> Self {
-        // The first answer then has an observation to compare with.
         Self { state: tokio::sync::Mutex::new(State { observer: Observer::new(links), last: None }) }
     }
 

@@ -165,6 +165,9 @@ async fn serve(links: Links, metrics: Option<Opened>, page: Option<(Opened, Page
         moments: Moments::new(links.clone()),
         connections: Connections::default(),
     });
+    // The first request then has an earlier observation to compare with.
+    let first = Arc::clone(&served);
+    tokio::spawn(async move { first.moments.fresh().await });
     let mut listeners = Vec::new();
     if let Some(opened) = metrics {
         let routes = routes::metrics(Arc::clone(&served));
