@@ -38,7 +38,7 @@ use crate::io::packet_ring::receive_slots;
 
 pub(crate) use program::Dropper;
 use program::Place;
-use table::{FlowTable, SETS, WAYS};
+use table::{FlowTable, KEY, SETS, WAYS};
 
 /// Classes that are told apart: numbers from 1. Flows of the others are unknown.
 const CLASSES: usize = 4096;
@@ -79,12 +79,18 @@ const SLICE: Nanos = Nanos::from_millis(10);
 
 /// Secret keys of the flow hash. A sender that does not know them cannot choose flows that share a place.
 #[derive(Clone, Copy, Debug)]
-struct Secret([u64; 9]);
+struct Secret {
+    /// One for each half of a word of a flow's key.
+    halves: [u32; 2 * KEY],
+    /// Odd.
+    factor: u64,
+}
 
 impl Secret {
     fn new() -> Self {
         let state = RandomState::new();
-        Self(std::array::from_fn(|place| state.hash_one(place) | u64::from(place == 8)))
+        let halves = std::array::from_fn(|place| state.hash_one(place) as u32);
+        Self { halves, factor: state.hash_one(halves) | 1 }
     }
 }
 

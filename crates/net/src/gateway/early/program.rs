@@ -151,14 +151,15 @@ impl Dropper<'_> {
             code.shift_left(R2, 16).or(R1, R2).store(Width::Four, R10, at(VLAN), R1);
             code.here(untagged);
         }
-        for pair in 0..KEY / 2 {
-            for (register, place) in [(R1, 2 * pair), (R3, 2 * pair + 1)] {
-                code.load(Width::Eight, register, R10, at(8 * place));
-                code.set_wide(R2, secret.0[place]).add_register(register, R2);
+        for word in 0..KEY {
+            for (register, half) in [(R1, 2 * word), (R3, 2 * word + 1)] {
+                code.load(Width::Four, register, R10, at(4 * half));
+                code.set_wide(R2, secret.halves[half].into()).add_register(register, R2);
+                code.shift_left(register, 32).shift_right(register, 32);
             }
             code.multiply(R1, R3).add_register(R8, R1);
         }
-        code.copy(R1, R8).shift_right(R1, 32).xor(R8, R1).set_wide(R2, secret.0[KEY]).multiply(R8, R2);
+        code.copy(R1, R8).shift_right(R1, 32).xor(R8, R1).set_wide(R2, secret.factor).multiply(R8, R2);
         code.copy(R6, R8).shift_left(R6, 16).shift_right(R6, 32).or_number(R6, 1);
         code.shift_right(R8, SET as i32).shift_left(R8, (8 * WAYS).ilog2() as i32);
         code.map_value(R0, flows.fd.as_fd()).add_register(R0, R8).set(R8, 0);

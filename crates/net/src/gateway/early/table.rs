@@ -86,14 +86,20 @@ pub(super) fn key(bytes: &[u8]) -> Option<[u64; KEY]> {
 }
 
 /// Returns the set and the tag of the flow with this key. The tag is odd, so that no word of a flow is zero.
-pub(super) fn place(key: &[u64; KEY], Secret(secret): &Secret) -> (usize, u32) {
+///
+/// The sum is NH, the hash function of UMAC (Black, Halevi, Krawczyk, Krovetz and Rogaway, 1999): whatever two keys are,
+/// their sums are the same for one in 2^32 secrets. That holds because a product of two halves loses no bit.
+pub(super) fn place(key: &[u64; KEY], secret: &Secret) -> (usize, u32) {
     let mut sum = 0u64;
-    for pair in 0..KEY / 2 {
-        let [a, b] = [2 * pair, 2 * pair + 1].map(|word| key[word].wrapping_add(secret[word]));
-        sum = sum.wrapping_add(a.wrapping_mul(b));
+    for (word, key) in key.iter().enumerate() {
+        let [a, b, c, d, e, f, g, h] = key.to_ne_bytes();
+        let [first, second] = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
+        let first = first.wrapping_add(secret.halves[2 * word]);
+        let second = second.wrapping_add(secret.halves[2 * word + 1]);
+        sum = sum.wrapping_add(u64::from(first) * u64::from(second));
     }
-    // Upper bits depend on all bits of the key.
-    let mixed = (sum ^ sum >> 32).wrapping_mul(secret[8]);
+    // Upper bits depend on all bits of the sum, and other sums give other results.
+    let mixed = (sum ^ sum >> 32).wrapping_mul(secret.factor);
     ((mixed >> SET) as usize, (mixed >> 16) as u32 | 1)
 }
 
