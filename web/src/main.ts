@@ -90,6 +90,13 @@ function demandText(leaves: ClassReport[]): string | null {
 
 const chosenScheduler = () => by<HTMLSelectElement>("scheduler").value || null;
 
+/** The file with another scheduler. */
+function under(scheduler: string | null): string {
+  const text = editor.text;
+  const change = scheduler === null ? null : setKey(text, null, "scheduler", JSON.stringify(scheduler));
+  return change ? text.slice(0, change.from) + change.insert + text.slice(change.to) : text;
+}
+
 let working = false;
 let again = false;
 
@@ -105,12 +112,17 @@ async function work(): Promise<void> {
       const checked = await engine.ask<CheckDocument>({ do: "check", link, scheduler: chosenScheduler() });
       const leaves = new Set(checked.link.classes.map(({ name }) => name));
       for (const name of demands.keys()) if (!leaves.has(name)) demands.delete(name);
-      const fluid = await engine.ask<FluidDocument>({ do: "fluid", link, demand: demandText(checked.link.classes) });
+      const demand = demandText(checked.link.classes);
+      const shares = (scheduler: string | null) => engine.ask<FluidDocument>({ do: "fluid", link: under(scheduler), demand });
+      const fluid = await shares(chosenScheduler());
+      const other = by<HTMLSelectElement>("plan-beside").value;
+      const beside = other ? await shares(other) : null;
       const bounds = new Map(checked.link.classes.map((one) => [one.name, one]));
       check = checked;
       classes = fluid.link.classes.map((one) => ({ ...one, terms: bounds.get(one.name)?.terms }));
       editor.show(checked.problems);
-      tree.shares(classes, checked.link.capacity_bps, demands);
+      tree.shares(classes, checked.link.capacity_bps, demands, beside?.link.classes);
+      by("besides").textContent = beside ? [`Under ${fluid.link.scheduler} | ${beside.link.scheduler}`, ...(beside.link.notes ?? [])].join(": ") : "";
       by("summary").textContent = summary(checked);
       tell("");
       await explain();
@@ -134,7 +146,7 @@ async function slide(name: string, key: string, value: number): Promise<void> {
   if (slides) return;
   slides = true;
   try {
-    const [link, demand] = [editor.text, demandText(classes)];
+    const [link, demand] = [under(chosenScheduler()), demandText(classes)];
     const now = `${engine.generation} ${demand}\n${link}`;
     if (planned !== now) await engine.ask({ do: "plan", link, demand });
     planned = `${engine.generation} ${demand}\n${link}`;
@@ -158,7 +170,7 @@ async function slide(name: string, key: string, value: number): Promise<void> {
 }
 
 async function explain(): Promise<void> {
-  if (check) await details.show(check, classes.find(({ name }) => name === tree.chosen), editor.text, demandText(check.link.classes));
+  if (check) await details.show(check, classes.find(({ name }) => name === tree.chosen), under(chosenScheduler()), demandText(check.link.classes));
 }
 
 function view(name: "live" | "plan" | "play"): void {
@@ -179,6 +191,7 @@ function wire(): void {
     void work();
   };
   by("beside").onchange = () => play.reset();
+  by("plan-beside").onchange = () => void work();
   by("add").onclick = () => {
     const name = prompt("Name of the new class");
     if (name) edit(addClass(editor.text, name, tree.chosen, "weight", "1"));
@@ -317,7 +330,7 @@ async function begin(): Promise<void> {
     void new Live(by, { plan, tell: notice }).start().catch((error: Error) => notice(error.message));
   }
   const { schedulers } = await engine.ask<SchedulersDocument>({ do: "schedulers" });
-  for (const [id, first] of [["scheduler", "of the file"], ["beside", "none"]] as const) {
+  for (const [id, first] of [["scheduler", "of the file"], ["beside", "none"], ["plan-beside", "none"]] as const) {
     by<HTMLSelectElement>(id).append(new Option(first, ""), ...schedulers.map(({ name }) => new Option(name, name)));
   }
 }

@@ -3,6 +3,7 @@
 import { RateChart } from "./chart";
 import type { Engine } from "./engine";
 import { rate, time } from "./format";
+import { svgElement } from "./tree";
 import type { CheckDocument, ClassReport, RunStep } from "./types";
 
 /** Simulated seconds between two points. */
@@ -72,11 +73,16 @@ class Run {
       row.append(...texts.map((text) => Object.assign(document.createElement(kind), { textContent: text })));
       return row;
     };
-    const head = cells("th", ["class", "sent", "dropped", "delay p50", "p99", "max", "bound"]);
+    const head = cells("th", ["class", "sent", "dropped", "delay p50", "p99", "max", "bound", "p50 to p99, longest, bound"]);
+    const boundOf = (name: string) =>
+      check.link.scheduler === this.scheduler || this.scheduler === null ? (check.link.classes.find((one) => one.name === name)?.bounds?.delay_bound_s ?? null) : null;
+    const ends = leaves.flatMap(({ name, delay_s }) => [delay_s?.p50, delay_s?.max, boundOf(name)]).filter((s): s is number => s != null && s > 0);
+    const [least, most] = [Math.min(...ends), Math.max(...ends)];
     const body = leaves.map(({ name, counts, delay_s }) => {
-      const bound = check.link.scheduler === this.scheduler || this.scheduler === null ? check.link.classes.find((one) => one.name === name)?.bounds?.delay_bound_s : null;
+      const bound = boundOf(name);
       const sent = counts ? rate((counts.sent.bytes * 8) / this.now) : "–";
-      const row = cells("td", [name, sent, String(counts?.dropped.packets ?? 0), time(delay_s?.p50), time(delay_s?.p99), time(delay_s?.max), bound == null ? "none" : time(bound)]);
+      const row = cells("td", [name, sent, String(counts?.dropped.packets ?? 0), time(delay_s?.p50), time(delay_s?.p99), time(delay_s?.max), bound == null ? "none" : time(bound), ""]);
+      if (delay_s?.max != null) row.lastElementChild?.append(delayBox(delay_s, bound, least, most));
       return row;
     });
     this.table.replaceChildren(head, ...body);
@@ -85,6 +91,17 @@ class Run {
   resize(): void {
     this.chart.resize();
   }
+}
+
+/** Delays on a scale of powers: a box from the median to the 99th percentile, a line to the longest, and the bound. */
+function delayBox(delay: { p50: number | null; p99: number | null; max: number | null }, bound: number | null, least: number, most: number): SVGElement {
+  const place = (seconds: number | null) => String(1 + 98 * (Math.log(Math.max(seconds ?? least, least) / least) / Math.max(1e-9, Math.log(most / least))));
+  const svg = svgElement("svg", { class: "delay", viewBox: "0 0 100 14", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const [from, to] = [place(delay.p50), place(delay.p99)];
+  svg.append(svgElement("line", { class: "range", x1: from, x2: place(delay.max), y1: "7", y2: "7", "vector-effect": "non-scaling-stroke" }));
+  svg.append(svgElement("rect", { class: "box", x: from, y: "2", width: String(Math.max(0.5, Number(to) - Number(from))), height: "10" }));
+  if (bound !== null) svg.append(svgElement("line", { class: "bound", x1: place(bound), x2: place(bound), y1: "0", y2: "14", "vector-effect": "non-scaling-stroke" }));
+  return svg;
 }
 
 export class Play {

@@ -21,6 +21,8 @@ export interface TreeEvents {
 export class Tree extends Rows<ClassReport> {
   private capacity = 1;
   private demands: Demands = new Map();
+  /** Rates under another scheduler. */
+  private beside = new Map<string, number | null>();
 
   constructor(box: HTMLElement, events: TreeEvents) {
     super(box, {
@@ -29,10 +31,11 @@ export class Tree extends Rows<ClassReport> {
       cells: (report) => {
         const value = document.createElement("span");
         value.className = "rate";
-        value.textContent = rate(report.ideal?.allocation_bps);
+        const other = this.beside.get(report.name);
+        value.textContent = rate(report.ideal?.allocation_bps) + (other === undefined ? "" : ` | ${rate(other)}`);
         value.title = report.ideal?.limited_by ? `limited by ${report.ideal.limited_by}` : "";
         const last = report.leaf ? demand(report, this.demands, events.demand) : document.createElement("span");
-        return [this.dragged(bar(report, this.capacity), report, events), value, last];
+        return [this.dragged(bar(report, this.capacity, this.beside.get(report.name)), report, events), value, last];
       },
     });
   }
@@ -69,18 +72,22 @@ export class Tree extends Rows<ClassReport> {
   }
 
   /** Shows shares of a link with this capacity in bit/s. */
-  shares(classes: ClassReport[], capacity: number, demands: Demands): void {
+  shares(classes: ClassReport[], capacity: number, demands: Demands, beside: ClassReport[] = []): void {
     this.capacity = capacity;
     this.demands = demands;
+    this.beside = new Map(beside.map(({ name, ideal }) => [name, ideal?.allocation_bps ?? null]));
     this.show(classes);
   }
 }
 
-function bar({ ideal, terms }: ClassReport, capacity: number): SVGElement {
+function bar({ ideal, terms }: ClassReport, capacity: number, beside?: number | null): SVGElement {
   const part = Math.min(1, (ideal?.allocation_bps ?? 0) / capacity);
   const svg = svgElement("svg", { class: "share", viewBox: "0 0 100 14", preserveAspectRatio: "none", "aria-hidden": "true" });
   svg.append(svgElement("rect", { class: "all", width: "100", height: "14" }));
   svg.append(svgElement("rect", { class: "part", width: String(100 * part), height: "14" }));
+  if (beside != null) {
+    svg.append(svgElement("rect", { class: "beside", y: "9", width: String(100 * Math.min(1, beside / capacity)), height: "5" }));
+  }
   if (terms?.ceiling_bps) {
     const x = String(Math.min(100, (100 * terms.ceiling_bps) / capacity));
     svg.append(svgElement("line", { class: "ceiling", x1: x, x2: x, y1: "0", y2: "14", "vector-effect": "non-scaling-stroke" }));

@@ -360,3 +360,24 @@ test("the plan is downloaded as a file, as SVG and as PNG", async () => {
   }
   await close(page);
 });
+
+test("shares under another scheduler stand beside those of the file's", async () => {
+  const page = await open();
+  // What a leaves goes to its sibling under hls, and to all by their weights under a scheduler without a tree.
+  await type(page, `[link]\nrate = "10mbit"\n[[class]]\nname = "top"\nguarantee = "5mbit"\n[[class]]\nname = "a"\nparent = "top"\nguarantee = "1mbit"\n[[class]]\nname = "b"\nparent = "top"\nguarantee = "4mbit"\n[[class]]\nname = "c"\nguarantee = "5mbit"\n`);
+  await shows(page, "top", "a", "b", "c");
+  await page.selectOption('select[data-name="a"]', "0");
+  await until(page, () => document.querySelectorAll(".row .rate")[2].textContent === "5 Mbit/s");
+  await page.selectOption("#plan-beside", "drr");
+  await until(page, () => document.querySelector("#besides").textContent === "Under hls | drr");
+  const both = await rates(page);
+  assert.deepEqual([both.b, both.c], ["5 Mbit/s | 4.44 Mbit/s", "5 Mbit/s | 5.56 Mbit/s"]);
+  await page.selectOption("#plan-beside", "fifo");
+  await until(page, () => document.querySelector("#besides").textContent.startsWith("Under hls | fifo: "));
+  // A scheduler that is chosen must support the file, which stays as it is.
+  await page.selectOption("#plan-beside", "");
+  await page.selectOption("#scheduler", "drr");
+  await until(page, () => document.querySelector("#message").textContent.includes("which drr does not support"));
+  assert.ok(!(await text(page)).includes("drr"));
+  await close(page);
+});
