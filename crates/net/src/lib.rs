@@ -45,7 +45,7 @@ pub use {
         Watchdog, close_wires, has_room_to_read, remove_cables,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
-    io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Sent},
+    io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Rest, Sent},
     io::clock::{Clock, MonotonicClock, realtime_ns, realtime_offset_ns},
     io::ethtool::{Offload, set_offload},
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
