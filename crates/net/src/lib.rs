@@ -54,6 +54,7 @@ pub use {
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::{Pacing, wake_punctually},
     io::port::BackendKind,
+    io::priority::{RAISED_NICE, nice, raise_priority, set_nice},
     qdisc::{
         LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscContent, QdiscError, QdiscExtension, QdiscFilters,
         QdiscPlace, QdiscPlan, QdiscReport, QdiscState, QdiscTotals, Unspoken, filters as qdisc_filters,
