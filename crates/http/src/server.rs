@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use fairlink_net::{AcceptFailures, Links};
+use fairlink_net::{AcceptFailures, Links, nice, set_nice};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -122,6 +122,10 @@ impl Http {
         let (stop, stopped) = oneshot::channel();
         let page = opened_page.zip(page.clone());
         let thread = std::thread::Builder::new().name("fairlink-http".to_owned()).spawn(move || {
+            // The data thread precedes other programs, and those who look do not.
+            if nice().is_ok_and(|value| value < 0) {
+                let _ = set_nice(0);
+            }
             runtime.block_on(async {
                 let serving = serve(links, opened, page);
                 tokio::select! {

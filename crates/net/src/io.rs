@@ -19,6 +19,7 @@ pub(crate) mod pacing;
 pub(crate) mod packet_ring;
 pub mod packet_socket;
 pub(crate) mod port;
+pub(crate) mod priority;
 mod received;
 mod reception;
 pub(crate) mod sock_diag;

@@ -45,7 +45,7 @@ pub use {
         Severity, StatsContent, TimeShares, Vitals, Wanted, Watchdog, close_wires, has_room_to_read, remove_cables,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
-    io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Sent},
+    io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Rest, Sent},
     io::clock::{Clock, MonotonicClock, realtime_ns, realtime_offset_ns},
     io::ethtool::{Offload, set_offload},
     io::frame_pool::{FrameInfo, FramePool, FramePoolError},
@@ -54,6 +54,7 @@ pub use {
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::{Pacing, wake_punctually},
     io::port::BackendKind,
+    io::priority::{RAISED_NICE, nice, raise_priority, set_nice},
     qdisc::{
         LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscContent, QdiscError, QdiscExtension, QdiscFilters,
         QdiscPlace, QdiscPlan, QdiscReport, QdiscState, QdiscTotals, Unspoken, filters as qdisc_filters,

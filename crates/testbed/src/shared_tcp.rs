@@ -11,7 +11,7 @@ use fairlink_core::{
     ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, Nanos, QueueKind, QueueLimits, Rate, SchedulerInfo,
     Share,
 };
-use fairlink_net::{Gateway, GatewayConfig, GatewayStats, OpenError, Processor, RunError};
+use fairlink_net::{Gateway, GatewayConfig, GatewayStats, OpenError, Processor, RunError, raise_priority};
 
 use crate::bridge::Bridge;
 use crate::kernel_htb::{KernelCount, KernelHtb, TcError};
@@ -185,7 +185,7 @@ impl SharedTcpStage {
         let gateway = Gateway::open(config)?;
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let forwarding = scope.spawn(|| gateway.run(&ended));
+            let forwarding = scope.spawn(|| run_as_the_command_does(gateway, &ended));
             let shared = {
                 let _guard = SetAtEnd(&ended);
                 self.send(connections, span, stop)
@@ -258,6 +258,12 @@ impl SharedTcpStage {
             })
         })
     }
+}
+
+/// Runs `gateway` on this thread at the priority that `fairlink gateway` gives its threads, if the user may have it.
+pub(crate) fn run_as_the_command_does(gateway: Gateway, stop: &AtomicBool) -> Result<GatewayStats, RunError> {
+    let _ = raise_priority();
+    gateway.run(stop)
 }
 
 fn client(port: u16, connections: u32, span: Duration) -> TcpConfig {

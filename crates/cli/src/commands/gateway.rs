@@ -17,8 +17,8 @@ use fairlink_core::{Leniency, Nanos};
 use fairlink_http::HttpConfig;
 use fairlink_net::{
     BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LogEvent, LongFrames,
-    OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, ReloadRequest, ReloadedLink, RunError, Severity,
-    control, return_freed_memory,
+    OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, RAISED_NICE, ReloadRequest, ReloadedLink, RunError,
+    Severity, control, nice, raise_priority, return_freed_memory, set_nice,
 };
 use signal_hook::consts::SIGUSR1;
 
@@ -64,6 +64,9 @@ pub(crate) struct Args {
     /// Processor of the data thread: a number, `last`, or `any`.
     #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
     cpu: Processor,
+    /// Nice value of the threads, -20 to 19 [default: -5 if it is 0 and the user may].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
+    nice: Option<i32>,
     /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are
     /// both ends of one cable. Frames may be duplicated or loop.
     #[arg(long)]
@@ -207,6 +210,16 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
 }
 
+/// Sets the nice value of the threads that are started later. A value that is refused stops nothing.
+fn set_priority(asked: Option<i32>) {
+    let set = asked.map_or_else(raise_priority, set_nice);
+    let Err(error) = set else { return };
+    let now = nice().map_or_else(|_| "their own".to_owned(), |nice| nice.to_string());
+    let (wanted, remedy) = (asked.unwrap_or(RAISED_NICE), "CAP_SYS_NICE, root or a limit on nice values allows it");
+    let text = format!("priority: threads have nice value {now}, not {wanted}: {error}; {remedy}");
+    log::write(&if asked.is_some() { LogEvent::warn(text) } else { LogEvent::info(text) });
+}
+
 fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if args.life.closes() {
         return args.life.close();
@@ -220,6 +233,8 @@ fn start(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
     HugePages::ask();
     return_freed_memory();
+    // Threads have the nice value of the one that starts them, and dropped privileges do not allow another.
+    set_priority(args.nice);
     let access = args.access()?;
     access.join_group().map_err(|error| CliError::wrong(format!("--control-group: {error}")))?;
     let pools = Pools::default();

@@ -13,12 +13,15 @@ cp "$D/link.toml" "$D/own/link.toml"
 cp "$D/link.toml" "$D/elsewhere/link.toml"
 ctl() { "$F" ctl "$@" --control "$D/socket"; }
 # All threads have begun, and a short-lived one has ended.
+nice_values() { for thread in /proc/$gateway/task/*; do echo "$(sed 's/.*) //' $thread/stat | cut -d ' ' -f 17) $(cat $thread/comm)"; done; }
+nice > "$D/own-nice"
 until_running() { n=0; until grep -q "running until" "$1"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; sleep 0.1; }
 "$F" gateway "$D/own/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json \
     > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"
 until_running "$D/gateway.log"
 cat /proc/$gateway/task/*/status > "$D/status"
+nice_values > "$D/nice"
 sed 's/10mbit/20mbit/' "$D/link.toml" > "$D/own/new"
 mv "$D/own/new" "$D/own/link.toml"
 ctl reload > "$D/reload.txt"
@@ -40,10 +43,11 @@ until_running "$D/all.log"
 cat /proc/$gateway/task/*/status > "$D/status-all"
 kill -INT $gateway
 wait $gateway
-"$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --no-fail-open --control "$D/closed" > /dev/null 2> "$D/closed.log" & gateway=$!
+"$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --no-fail-open --nice 12 --control "$D/closed" > /dev/null 2> "$D/closed.log" & gateway=$!
 until_exists "$D/closed"
 until_running "$D/closed.log"
 cat /proc/$gateway/task/*/status > "$D/status-closed"
+nice_values > "$D/nice-closed"
 kill -INT $gateway
 wait $gateway
 "#;
@@ -88,6 +92,18 @@ fn rights(namespaces: Option<&[&str]>) {
     assert!(values(&status, "NoNewPrivs").iter().all(|&value| value == 1), "{status}");
     assert!(values(&status, "Seccomp").iter().all(|&value| value == 2), "{status}");
     assert!(log.contains("sandboxed: capabilities cap_net_admin, cap_net_raw, cap_bpf; no other files"), "{log}");
+
+    // All threads precede those of others, if the user may decide that and has not.
+    let own = read("own-nice").trim().to_owned();
+    let is_refused = log.contains("priority: threads have nice value 0, not -5: Permission denied");
+    let expected = if own == "0" && !is_refused { "-5" } else { &own };
+    assert!(!is_refused || own == "0", "{log}");
+    let nice = read("nice");
+    let (servers, others): (Vec<&str>, Vec<&str>) = nice.lines().partition(|line| line.ends_with(" fairlink-http"));
+    assert!(others.len() == 4 && others.iter().all(|line| line.starts_with(&format!("{expected} "))), "{nice}\n{log}");
+    // Those who look do not precede other programs.
+    assert_eq!(servers, [if expected == "-5" { "0 fairlink-http" } else { &format!("{own} fairlink-http") }], "{log}");
+    assert!(read("nice-closed").lines().count() > 0 && read("nice-closed").lines().all(|line| line.starts_with("12 ")));
 
     // It reads its own file again after its replacement, and text that is sent to it; it cannot open a file elsewhere.
     assert!(read("reload.txt").contains("10 Mbit/s -> 20 Mbit/s"), "{}", read("reload.txt"));

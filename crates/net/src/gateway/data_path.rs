@@ -468,12 +468,15 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         in_use as u64 == known as u64 + queued + u64::from(self.queues.all_further())
     }
 
-    /// Returns true if fetched frames wait for the next turn, and the pool has room for them.
+    /// Returns true if frames wait for the next turn alone: fetched ones, if the pool has room for them, or frames for an
+    /// interface that is not busy.
     pub(crate) fn has_more(&self) -> bool {
         let back = self.reverse_splitter.as_ref().is_some_and(|splitter| !splitter.is_empty());
         let splits = !self.splitter.is_empty() || back && self.takes_reverse();
         let more = self.receiving && self.input.has_more() || self.takes_reverse() && self.output.has_more();
-        (splits || more) && self.pool.free() > 0
+        let unsent = self.onward.has_more() && !self.outgoing.is_empty();
+        let unsent_back = self.backward.has_more() && !self.back.is_empty();
+        (splits || more) && self.pool.free() > 0 || unsent || unsent_back
     }
 
     /// Returns true if more frames can be fetched from the output's side.

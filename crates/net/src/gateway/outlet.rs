@@ -61,6 +61,8 @@ pub(crate) struct Outlet {
     pause: Nanos,
     retry_at: Nanos,
     carrier: bool,
+    /// True if frames wait though the interface is not busy.
+    has_more: bool,
     /// Times that frames had to wait for the interface.
     pub(crate) busy: u64,
     /// Frames that were accepted, or given up.
@@ -78,6 +80,7 @@ impl Default for Outlet {
             pause: BUSY_RETRY,
             retry_at: Nanos::ZERO,
             carrier: true,
+            has_more: false,
             busy: 0,
             moved: 0,
         }
@@ -93,6 +96,11 @@ impl Outlet {
     /// Time of the next attempt. It is in the past if nothing waits.
     pub(crate) fn retry_at(&self) -> Nanos {
         self.retry_at
+    }
+
+    /// Returns true if frames wait because the backend takes no more at once. They need not wait for a time.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Returns true if frames wait because the interface has no carrier.
@@ -113,6 +121,7 @@ impl Outlet {
         let mut done = 0;
         let mut gone = None;
         self.retry_at = Nanos::ZERO;
+        self.has_more = false;
         while done < frames.len() {
             let Sent { accepted, rest } = match backend.send(pool, &frames[done..]) {
                 Ok(sent) => sent,
@@ -134,7 +143,12 @@ impl Outlet {
                 break;
             }
             let reason = match rest {
-                Rest::Busy => {
+                // The rest is offered in the next turn, after more frames were fetched.
+                Rest::Full if accepted > 0 => {
+                    self.has_more = true;
+                    break;
+                }
+                Rest::Full | Rest::Busy => {
                     self.pause(now, LONGEST_RETRY);
                     break;
                 }

@@ -556,13 +556,17 @@ impl Backend for AfPacket {
     }
 
     fn send(&mut self, pool: &mut FramePool, frames: &[u32]) -> Result<Sent, BackendError> {
-        let frames = &frames[..frames.len().min(LEFT - self.left.len())];
+        let all = frames.len();
+        let frames = &frames[..all.min(LEFT - self.left.len())];
         // Without descriptions the kernel checks the length.
         let fit = if self.joining.is_some() { self.fitting(pool, frames) } else { frames.len() };
         let (accepted, error) = self.send_fitting(pool, &frames[..fit]);
         let too_long = accepted == fit && fit < frames.len();
         let error = error.or_else(|| too_long.then(|| io::Error::from_raw_os_error(libc::EMSGSIZE)));
-        let Some(error) = error else { return Ok(self.accept(&frames[..accepted], Rest::Busy)) };
+        let Some(error) = error else {
+            let is_full = accepted == frames.len() && accepted < all;
+            return Ok(self.accept(&frames[..accepted], if is_full { Rest::Full } else { Rest::Busy }));
+        };
         let rest = match error.raw_os_error() {
             // The socket's own buffer is full of frames that have not left yet.
             Some(libc::EAGAIN | libc::EINTR) => Rest::Busy,

@@ -62,6 +62,8 @@ pub enum Rest {
     /// No room for any frame now.
     #[default]
     Busy,
+    /// The backend keeps as many frames as it may. It has room for more after [`Backend::reclaim`].
+    Full,
     /// This frame was not accepted now. The interface may be full, or never accept this one; the kernel does not
     /// distinguish the two.
     Unwilling(io::Error),

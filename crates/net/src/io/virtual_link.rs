@@ -37,6 +37,8 @@ pub(crate) struct VirtualLink {
     pub(crate) sent: Vec<Vec<u8>>,
     /// Number of further frames that it accepts before it is busy; `None` if it is never busy.
     pub(crate) room: Option<usize>,
+    /// Number of frames that it accepts at once; `None` for any number.
+    pub(crate) at_once: Option<usize>,
     /// Longest frame it sends, in bytes; `None` if any.
     pub(crate) longest: Option<usize>,
     /// Frames that begin with one of these bytes are always refused, with the error of a full driver.
@@ -175,6 +177,9 @@ impl Backend for VirtualLink {
         for &frame in frames {
             if self.room == Some(0) || self.accepted.len() == Self::MOST_OWNED as usize {
                 break;
+            }
+            if self.at_once == Some(accepted) {
+                return Ok(Sent { accepted, rest: Rest::Full });
             }
             let packet = pool.packet(frame);
             if self.longest.is_some_and(|longest| packet.len() > longest) {

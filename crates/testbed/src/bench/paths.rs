@@ -12,6 +12,7 @@ use crate::bridge::Bridge;
 use crate::counters::{PacketCounters, packet_counters};
 use crate::demo::KERNEL_HTB;
 use crate::kernel_htb::{KernelCount, KernelHtb};
+use crate::shared_tcp::run_as_the_command_does;
 use crate::threads::{SetAtEnd, join};
 use crate::veth;
 
@@ -173,7 +174,7 @@ pub(super) fn through<T>(
             let gateway = Gateway::open(gateway_config(config, backend)?)?;
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                let running = scope.spawn(|| gateway.run(&stop));
+                let running = scope.spawn(|| run_as_the_command_does(gateway, &stop));
                 let worked = {
                     let _guard = SetAtEnd(&stop);
                     work()

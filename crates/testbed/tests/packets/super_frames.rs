@@ -10,7 +10,8 @@ use etherparse::PacketBuilder;
 use fairlink_config::link::Gso;
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, Nanos, QueueLimits, Share};
 use fairlink_net::{
-    FailOpen, FrameTemplate, GatewayConfig, GatewayStats, Headers, Offload, Stamp, VirtioHeader, set_offload,
+    AfPacket, AfPacketOptions, Backend, FailOpen, FrameInfo, FramePool, FrameTemplate, GatewayConfig, GatewayStats,
+    Headers, Interface, Offload, Rest, Sent, Stamp, VirtioHeader, set_offload,
 };
 use fairlink_report::DropCause;
 use fairlink_testbed::{PrivateNamespace, lay_cables};
@@ -32,6 +33,7 @@ pub(crate) fn main() -> ExitCode {
         ("super_frames_that_cannot_be_split_are_counted_by_reason_with_a_remedy", super_frames_that_cannot_be_split),
         ("any_description_of_any_frame_is_survived_and_accounted_for", any_description_of_any_frame),
         ("super_frames_of_tiny_packets_hold_up_no_other_class", super_frames_of_tiny_packets),
+        ("packets_that_are_more_than_a_backend_keeps_do_not_make_it_busy", more_than_a_backend_keeps),
     ];
     support::main_also(
         tests,
@@ -502,4 +504,27 @@ fn any_description_of_any_frame(_: &PrivateNamespace) {
     });
     println!("the kernel took {taken} and refused {refused}; {:?}", stats.gateway().super_packets_by_reason);
     assert!(stats.gateway().split_packets > 0 && stats.gateway().balanced, "{stats:?}");
+}
+
+/// The packets of one batch of pieces are more than the backend keeps at once. It has room for the others as soon as the
+/// first are given back, and must not be waited for.
+fn more_than_a_backend_keeps(_: &PrivateNamespace) {
+    cables();
+    let interface = Interface::open("out").unwrap();
+    for rings in [true, false] {
+        let mut backend = AfPacket::open(&interface, &AfPacketOptions { rings, ..AfPacketOptions::default() }).unwrap();
+        let mut pool = FramePool::new(300, 128).unwrap();
+        let frames: Vec<u32> = std::iter::from_fn(|| pool.take()).collect();
+        for &frame in &frames {
+            pool.frame_mut(frame)[..60].fill(2);
+            pool.set_info(frame, FrameInfo { len: 60, ..FrameInfo::default() });
+        }
+        let Sent { accepted, rest } = backend.send(&mut pool, &frames).unwrap();
+        assert!(matches!(rest, Rest::Full), "{rest:?} after {accepted}");
+        backend.reclaim(&mut pool);
+        let Sent { accepted: others, rest } = backend.send(&mut pool, &frames[accepted..]).unwrap();
+        assert!(matches!(rest, Rest::Busy) && accepted + others == 300, "{rest:?} after {others}");
+        backend.reclaim(&mut pool);
+        assert_eq!(backend.owned(), 0);
+    }
 }

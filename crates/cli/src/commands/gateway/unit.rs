@@ -51,6 +51,8 @@ struct CommandLine {
     paths: Vec<String>,
     /// Path of the control socket.
     control: Option<String>,
+    /// Nice value, which systemd sets.
+    nice: Option<String>,
 }
 
 impl CommandLine {
@@ -87,6 +89,11 @@ impl CommandLine {
     }
 
     fn value(&mut self, option: &Arg, value: String, dir: &Path) {
+        if option.get_long() == Some("nice") {
+            self.words.pop();
+            self.nice = Some(value);
+            return;
+        }
         if option.get_value_hint() != ValueHint::AnyPath {
             self.words.push(value);
             return;
@@ -153,6 +160,7 @@ fn unit(program: &str, file: &Path, line: &CommandLine) -> String {
                     .collect();
                 format!("ExecStart={}", words.join(" "))
             }
+            ("Nice", own) => format!("Nice={}", line.nice.as_deref().unwrap_or(own)),
             ("ProtectHome", _) if in_home.is_some() => "ProtectHome=read-only".to_owned(),
             ("PrivateTmp", _) if in_scratch.is_some() => "PrivateTmp=no".to_owned(),
             ("DynamicUser", _) if as_root => match control.map(|dir| setting(&dir.to_string_lossy())) {
@@ -242,6 +250,17 @@ mod tests {
         assert_eq!(line.words, ["--reverse", paths[0], "--in", "up.toml", "--control", paths[1], "--", paths[2]]);
         let unit = unit("/usr/bin/fairlink", Path::new("down.toml"), &line);
         assert!(unit.contains("\nDynamicUser=no\nReadWritePaths=/srv/links/run\n"), "{unit}");
+    }
+
+    #[test]
+    fn systemd_sets_the_nice_value_of_the_command_line_or_that_of_the_packaged_unit() {
+        for (words, nice) in [(&["--nice", "-12"][..], "-12"), (&["--nice=3"], "3"), (&[], "-5")] {
+            let line = line(&[&["gateway", "a.toml"][..], words, &["--force"]].concat());
+            assert_eq!(line.words, ["/srv/links/a.toml", "--force"]);
+            let unit = unit("/usr/bin/fairlink", Path::new("a.toml"), &line);
+            assert!(unit.contains(&format!("\nNice={nice}\n")), "{unit}");
+        }
+        assert_eq!(fairlink_net::RAISED_NICE, -5, "the packaged unit has the command's default");
     }
 
     #[test]

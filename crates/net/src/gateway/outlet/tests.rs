@@ -184,3 +184,24 @@ fn frames_wait_for_carrier_and_the_interface_is_asked_seldom() {
     assert_eq!((bench.accepted, bench.refused), (5, 0));
     assert!(!bench.outlet.waits_for_carrier());
 }
+
+#[test]
+fn a_backend_that_takes_a_few_at_once_gets_the_rest_without_a_pause() {
+    let mut bench = Bench::new();
+    bench.link.at_once = Some(4);
+    for _ in 0..10 {
+        bench.push(1);
+    }
+    for left in [6, 2] {
+        bench.offer();
+        assert_eq!((bench.waiting.len(), bench.outlet.has_more(), bench.outlet.retry_at()), (left, true, Nanos::ZERO));
+    }
+    bench.offer();
+    assert_eq!((bench.accepted, bench.outlet.has_more(), bench.outlet.busy), (10, false, 0));
+    // One that takes none at all is busy, whatever it says.
+    bench.link.at_once = Some(0);
+    bench.push(1);
+    bench.offer();
+    assert_eq!((bench.outlet.has_more(), bench.outlet.busy), (false, 1));
+    assert!(bench.outlet.retry_at() > bench.now);
+}

@@ -228,6 +228,25 @@ fn pieces_fill_a_queue_to_its_limit_of_packets_and_not_beyond() {
 }
 
 #[test]
+fn packets_beyond_what_a_backend_takes_at_once_leave_in_the_next_turns_without_a_pause_while_others_are_fetched() {
+    let mut bench = bench("hls", false);
+    bench.data_path.lengths.piece = PIECE;
+    bench.data_path.output.at_once = Some(4);
+    let (bytes, header) = joined(5001, 10);
+    bench.data_path.input.arrive_joined(bytes, header);
+    bench.turn(0);
+    // The second turn splits and sends. All turns are at the same time.
+    for (turn, sent) in [(1, 4), (2, 8), (3, 10)] {
+        bench.data_path.input.incoming.push_back(frame(5002, turn, 142));
+        bench.turn(0);
+        let (classes, totals) = bench.classes();
+        assert_eq!((totals[1], classes[1].counts().received.packets), (sent, u64::from(turn)));
+        assert_eq!(bench.data_path.has_more(), sent < 10);
+    }
+    assert_eq!(bench.data_path.onward.busy, 0);
+}
+
+#[test]
 fn a_super_frame_of_packets_longer_than_the_links_frames_is_dropped_though_pieces_are_longer() {
     for piece in [0, 6000] {
         let mut bench = bench("hls", false);
