@@ -102,7 +102,8 @@ fn rights(namespaces: Option<&[&str]>) {
     let (servers, others): (Vec<&str>, Vec<&str>) = nice.lines().partition(|line| line.ends_with(" fairlink-http"));
     assert!(others.len() == 4 && others.iter().all(|line| line.starts_with(&format!("{expected} "))), "{nice}\n{log}");
     // Those who look do not precede other programs.
-    assert_eq!(servers, [if expected == "-5" { "0 fairlink-http" } else { &format!("{own} fairlink-http") }], "{log}");
+    let server = format!("{} fairlink-http", if expected == "-5" { "0" } else { &own });
+    assert_eq!(servers, [server], "{log}");
     assert!(read("nice-closed").lines().count() > 0 && read("nice-closed").lines().all(|line| line.starts_with("12 ")));
 
     // It reads its own file again after its replacement, and text that is sent to it; it cannot open a file elsewhere.
