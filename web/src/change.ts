@@ -37,6 +37,7 @@ export class Change {
 
   /** The file is another one now. */
   edited(): void {
+    if (this.link === null) return;
     if (this.tried !== this.text()) this.tried = null;
     (this.by("change-commit") as HTMLButtonElement).disabled = this.tried === null;
   }

@@ -77,6 +77,8 @@ export class Live {
       this.link = link;
       this.tree = this.moment = undefined;
       this.rows.chosen = null;
+      this.drawn = [];
+      this.stats = { name: "", text: "" };
     }
     clearTimeout(this.retry);
     this.source?.close();
@@ -93,9 +95,11 @@ export class Live {
       else void this.open();
     });
     source.addEventListener("moment", ({ data }) => {
-      this.moment = JSON.parse(data as string) as LiveMoment;
-      this.show();
-      const { at_s, rate_bps, ideal_bps, interval_s } = this.moment;
+      const moment = JSON.parse(data as string) as LiveMoment;
+      // What was seen stays while the data thread does not answer.
+      if (moment.up) this.moment = moment;
+      this.show(moment.up);
+      const { at_s, rate_bps, ideal_bps, interval_s } = moment;
       if (interval_s > 0) {
         this.chart.add(at_s, this.drawn.map((at) => rate_bps[at] ?? null), this.drawn.map((at) => ideal_bps[at] ?? null));
         this.chart.draw();
@@ -152,11 +156,15 @@ export class Live {
     return [svg, element("span", rate(moment?.rate_bps[at]), "rate"), delay, element("span", limit === "parent" && by != null ? `below ${tree?.classes[by] ?? ""}` : (limit ?? ""), "limit")];
   }
 
-  private show(): void {
+  private show(up = true): void {
+    if (!up) {
+      this.state("The data thread does not answer. What is shown is from before.");
+      return;
+    }
     const { tree, moment } = this;
     if (!tree || !moment) return;
     this.rows.draw();
-    this.state(moment.up ? `${tree.scheduler}, ${rate(moment.rate_bps[0])} of ${rate(tree.capacity_bps)}, delay p99 ${time(moment.delay_p99_s[0])}, ${moment.dropped_packets[0]} packets dropped, up for ${time(Math.floor(moment.uptime_s))}` : "The data thread does not answer.");
+    this.state(`${tree.scheduler}, ${rate(moment.rate_bps[0])} of ${rate(tree.capacity_bps)}, delay p99 ${time(moment.delay_p99_s[0])}, ${moment.dropped_packets[0]} packets dropped, up for ${time(Math.floor(moment.uptime_s))}`);
     this.by("live-notes").textContent = (moment.notes ?? []).join("\n");
     this.details();
   }

@@ -6,8 +6,8 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
 import { violations } from "./axe.mjs";
+import { close, launch, openAt, until } from "./browser.mjs";
 
 const program = process.env.FAIRLINK;
 const dist = new URL("../dist/", import.meta.url).pathname;
@@ -77,7 +77,7 @@ before(async () => {
   writeFileSync(join(directory, "traffic.toml"), TRAFFIC);
   gateway = await started();
   run("generate", join(directory, "traffic.toml"), "--out", "from");
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await launch();
 });
 
 after(async () => {
@@ -87,24 +87,12 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** Opens the page; the test fails on any error of the page itself, but for answers with an expected status. */
 async function open(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  page.errors = [];
-  page.on("pageerror", (error) => page.errors.push(String(error)));
-  page.on("console", (line) => line.type() === "error" && page.errors.push(line.text()));
-  await page.goto(at);
+  const page = await openAt(browser, at, options);
   await until(page, () => document.querySelectorAll("#live-tree .row").length === 5);
   return page;
 }
 
-async function close(page, expected = /^$/) {
-  assert.deepEqual(page.errors.filter((error) => !expected.test(error)), []);
-  await page.context().close();
-}
-
-const until = (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: 30000 });
 const megabits = (page) => page.$$eval("#live-tree .row", (rows) => Object.fromEntries(rows.map((row) => {
   const [number, unit] = row.querySelector(".rate").textContent.split(" ");
   return [row.firstChild.textContent.replace(/[▾▸]/, ""), Number(number) * ({ "Mbit/s": 1, "kbit/s": 1e-3 }[unit] ?? 0)];

@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
 import { violations } from "./axe.mjs";
+import { close, launch, openAt, until } from "./browser.mjs";
 
 const dist = new URL("../dist/", import.meta.url);
 const kinds = { html: "text/html", js: "text/javascript", css: "text/css", wasm: "application/wasm" };
@@ -26,7 +26,7 @@ before(async () => {
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   address = `http://127.0.0.1:${server.address().port}/`;
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await launch();
 });
 
 after(async () => {
@@ -34,21 +34,10 @@ after(async () => {
   server?.close();
 });
 
-/** Opens the page; the test fails on any error of the page itself. */
 async function open(options = {}, at = address) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  page.errors = [];
-  page.on("pageerror", (error) => page.errors.push(String(error)));
-  page.on("console", (line) => line.type() === "error" && page.errors.push(line.text()));
-  await page.goto(at);
+  const page = await openAt(browser, at, options);
   await page.waitForSelector(".row");
   return page;
-}
-
-async function close(page) {
-  assert.deepEqual(page.errors, []);
-  await page.context().close();
 }
 
 const LINK = `# The line to the office.
@@ -73,7 +62,6 @@ const rates = (page) => page.$$eval(".row", (rows) => Object.fromEntries(rows.ma
 const text = (page) => page.$eval(".cm-content", (content) => [...content.querySelectorAll(".cm-line")].map((line) => line.textContent).join("\n"));
 /** Waits until the tree has exactly these classes. */
 const shows = (page, ...names) => until(page, (names) => [...document.querySelectorAll(".row")].map((row) => row.firstChild.textContent.replace(/[▾▸]/, "")).join() === names, names.join());
-const until = (page, condition, argument) => page.waitForFunction(condition, argument, { timeout: 20000 });
 
 test("shares follow the file, and demands of leaves", async () => {
   const page = await open();

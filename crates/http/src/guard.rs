@@ -1,4 +1,4 @@
-//! Who may ask, and who may change something.
+//! Checks of requests: the host, and for changes the origin and the token.
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};

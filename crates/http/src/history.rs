@@ -22,7 +22,7 @@ pub(crate) struct History {
     names: Vec<String>,
     /// Time since the epoch at the end of each, in seconds.
     points: VecDeque<(f64, Values)>,
-    /// What has come since the last point: seconds, and the sums of the values by seconds.
+    /// Length in seconds of the intervals since the last point, and the sums of their values times their lengths.
     since: f64,
     sums: Vec<[f64; 2]>,
 }

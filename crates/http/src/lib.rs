@@ -1,11 +1,11 @@
-//! What a running gateway shows over HTTP, from one thread that is not the data thread.
+//! The HTTP servers of a running gateway, on one thread beside the data thread.
 //!
 //! | server | paths |
 //! | --- | --- |
 //! | `--metrics ADDR` | `/metrics`, `/healthz`, `/readyz` |
 //! | `--page ADDR` | the same, the page, and the interface below `/api/v1` that `/api/v1/openapi.json` describes |
 //!
-//! All but changes is open to those who reach the address. A change needs the [`Token`]. Requests to the page with the
+//! Anyone who can reach the address can read. A change needs the [`Token`]. Requests to the page with the
 //! name of another host are refused, so that a site that makes its own name point here learns nothing.
 //!
 //! * A connection has 5 s to send the head of its request, of at most 8 KiB, and 30 s for all. A stream of events has no

@@ -1,4 +1,4 @@
-//! What the live page shows of each link: its classes, a moment every second while somebody looks, and the history.
+//! Live data of each link: its classes, a moment every second for its clients, and the history.
 //! Moments are fewer where one a second would take more than one percent of a processor.
 //!
 //! Columns, and not objects: 10,000 classes are sent every second, and keys of objects would be most of the bytes.
@@ -59,7 +59,7 @@ impl Content for TreeContent {
 pub struct MomentContent {
     /// Name of the link.
     pub link: String,
-    /// False if the data thread did not answer. The other keys are then absent, or from before.
+    /// False if the data thread did not answer. The columns are empty then.
     pub up: bool,
     /// The `generation` of the classes.
     pub generation: u64,
@@ -147,14 +147,14 @@ impl MomentContent {
     }
 }
 
-/// What those who look at a link get, as text of events.
+/// The events of a link as text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Published {
     /// `generation` of the tree.
     pub(crate) generation: Option<u64>,
     /// The event `tree`.
     pub(crate) tree: Bytes,
-    /// The event `moment`.
+    /// The event `moment`, with the classes of `tree`; empty if nobody has asked for it lately.
     pub(crate) moment: Bytes,
 }
 
@@ -168,6 +168,8 @@ struct LiveLink {
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     links: Mutex<BTreeMap<String, LiveLink>>,
+    /// The last moment, and when it was made.
+    last: Mutex<Option<(Instant, Moment)>>,
     /// Somebody has begun to look.
     looks: Notify,
 }
@@ -191,9 +193,10 @@ impl Live {
         }
     }
 
-    /// Takes a moment. While nobody looks, returns the time until the next point of a history is due.
+    /// Records a moment. Without clients, returns the time until the next point of a history is due.
     fn take(&self, moment: &Moment) -> Option<Duration> {
         let at_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), moment.clone()));
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|name, _| moment.link(name).is_some());
         let (mut seen, mut step) = (false, None);
@@ -213,11 +216,11 @@ impl Live {
                 });
                 live.history.add(at_s, seconds, values);
             }
-            if live.published.receiver_count() > 0 {
-                let text = event("moment", &Document::new(MomentContent::new(link, at_s)));
-                live.published.send_modify(|published| published.moment = text);
-                seen = true;
-            }
+            // A client that comes later gets no moment from long ago, nor one of other classes.
+            let followed = live.published.receiver_count() > 0;
+            let text = followed.then(|| event("moment", &Document::new(MomentContent::new(link, at_s))));
+            live.published.send_modify(|published| published.moment = text.unwrap_or_default());
+            seen |= followed;
             let of_link = Duration::from_secs_f64(live.history.step_s());
             step = Some(step.map_or(of_link, |step: Duration| step.min(of_link)));
         }
@@ -230,6 +233,12 @@ impl Live {
         let receiver = links.entry(name.to_owned()).or_default().published.subscribe();
         self.looks.notify_one();
         receiver
+    }
+
+    /// Returns the last moment, if it is at most 2 s old: others are made for a client already.
+    pub(crate) fn last(&self) -> Option<Moment> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(at, _)| at.elapsed() <= 2 * PERIOD).map(|(_, moment)| moment.clone())
     }
 
     /// Returns the history of the link called `name`, with the classes that `takes` selects.

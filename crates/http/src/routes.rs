@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Extension, Path, RawQuery, Request, State};
+use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
@@ -77,7 +77,6 @@ pub(crate) fn page(page: Page) -> Router {
         .route("/api/v1/links/{link}/events", get(events))
         .route("/api/v1/links/{link}/reload", post(reload))
         .fallback(elsewhere)
-        .layer(DefaultBodyLimit::max(LONGEST_FILE))
         .with_state(Arc::clone(&page))
         .merge(measured().with_state(served))
         .layer(middleware::from_fn_with_state(page, guarded))
@@ -189,8 +188,11 @@ async fn stats(State(page): State<Arc<Page>>, Path(name): Path<String>, raw: Raw
         Ok(filter) => filter,
         Err(refusal) => return refused(refusal),
     };
-    let kept = page.served.moments.fresh().await;
-    let Some(link) = kept.moment.link(&name) else { return refused(no_link(&page, &name)) };
+    let moment = match page.live.last() {
+        Some(moment) => moment,
+        None => page.served.moments.fresh().await.moment.clone(),
+    };
+    let Some(link) = moment.link(&name) else { return refused(no_link(&page, &name)) };
     match link.stats(&filter) {
         Some(stats) => Json(Document::new(StatsContent { links: vec![stats] })).into_response(),
         None => refused((StatusCode::SERVICE_UNAVAILABLE, format!("the data thread of {name:?} does not answer"))),

@@ -59,7 +59,7 @@ pub enum HttpError {
     #[error("{what} at {address}: {source}{}", match source.kind() {
         io::ErrorKind::AddrInUse => "; the port is in use, choose another",
         io::ErrorKind::AddrNotAvailable => "; use an address of this machine, or 0.0.0.0 or [::] for all of them",
-        _ if source.raw_os_error() == Some(97) => {
+        _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
             "; in a systemd unit, RestrictAddressFamilies= must include AF_INET and AF_INET6"
         }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE, choose a higher one",
@@ -122,7 +122,7 @@ impl Http {
         let (stop, stopped) = oneshot::channel();
         let page = opened_page.zip(page.clone());
         let thread = std::thread::Builder::new().name("fairlink-http".to_owned()).spawn(move || {
-            // The data thread precedes other programs, and those who look do not.
+            // The data thread precedes other programs; its clients do not.
             if nice().is_ok_and(|value| value < 0) {
                 let _ = set_nice(0);
             }

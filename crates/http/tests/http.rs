@@ -297,6 +297,24 @@ fn links_are_measured_by_documents_that_are_as_the_description_says() {
 }
 
 #[test]
+fn a_client_that_comes_later_gets_no_moment_from_before() {
+    let playing = PlayedLink::start(1, 2);
+    let page = Page::start("later", playing.remote());
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let follow = || {
+        let mut stream = connected(page.address());
+        stream.write_all(b"GET /api/v1/links/out/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        stream
+    };
+    event(&mut follow(), "moment");
+    // The server sees that the client has gone when it writes to it.
+    std::thread::sleep(Duration::from_secs(5));
+    let came = now();
+    let told = event(&mut follow(), "moment")["at_s"].as_f64().unwrap();
+    assert!(told >= came, "the moment is {} s older than the client", came - told);
+}
+
+#[test]
 fn nothing_is_changed_without_the_token_or_for_another_site() {
     let playing = PlayedLink::start(1, 2);
     let page = Page::start("token", playing.remote());

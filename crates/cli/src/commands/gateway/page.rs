@@ -16,8 +16,8 @@ const PORT: u16 = 9480;
 /// Options of the page.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct PageArgs {
-    /// Serve the live page and the interface for programs at this address [default: 127.0.0.1:9480]. Whoever reaches it
-    /// may look; a change needs the token in the file fairlink-IF.token beside the control socket.
+    /// Serve the live page and the interface for programs at this address [default: 127.0.0.1:9480]. Anyone who can
+    /// reach it can read; a change needs the token in the file fairlink-IF.token beside the control socket.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "9480", value_parser = address)]
     page: Option<SocketAddr>,
     /// A name of this machine by which browsers may ask for the page, besides localhost and addresses. May be given
