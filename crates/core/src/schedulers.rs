@@ -2,7 +2,7 @@
 //!
 //! | family | schedulers |
 //! | --- | --- |
-//! | a whole tree of classes | [`hls`], [`htb`], [`cbq`] |
+//! | a whole tree of classes | [`hls`], [`hvt`], [`htb`], [`cbq`] |
 //! | service curves | [`hfsc`] for a tree, [`sced`] |
 //! | fair queueing | [`hpfq`] and [`pifo_tree`] for a tree, [`wfq`], [`wf2q_plus`], [`qfq`], [`scfq`], [`sfq`], [`virtual_clock`] |
 //! | round robins | [`hdrr`] for a tree, [`drr`], [`drr_plus`], [`drr_plus_plus`], [`drr_plus_plus_mw00`], [`wrr`], [`corr`], [`hrr`] |
@@ -34,7 +34,7 @@ mod service_curve;
 mod state_dependent;
 
 pub use fair_queueing::{hpfq, pifo_tree, qfq, scfq, sfq, virtual_clock, wf2q_plus, wfq};
-pub use link_sharing::{cbq, hls, htb};
+pub use link_sharing::{cbq, hls, htb, hvt};
 pub use round_robin::{corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, hdrr, hrr, wrr};
 pub use service_curve::{hfsc, sced};
 pub use state_dependent::{fq_sds, lqf};

@@ -63,6 +63,17 @@ impl Bucket {
         self.level -= i128::from(bytes.into()) * TOKENS_PER_BYTE;
     }
 
+    /// Removes `len` bytes if the bucket holds them at `now`. Returns true if it did.
+    #[must_use]
+    pub(crate) fn take_within(&mut self, len: u32, now: Nanos) -> bool {
+        self.refill(now);
+        let fits = self.level >= i128::from(len) * TOKENS_PER_BYTE;
+        if fits {
+            self.take(len);
+        }
+        fits
+    }
+
     /// Time at which the bucket becomes ready if nothing is taken out before, rounded up.
     #[must_use]
     pub(crate) fn ready_at(&self) -> Nanos {

@@ -2,8 +2,8 @@
 
 use crate::contract::{Feature, SchedulerInfo};
 use crate::schedulers::{
-    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, lqf,
-    pifo_tree, qfq, rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
+    cbq, corr, drr, drr_plus, drr_plus_plus, drr_plus_plus_mw00, fifo, fq_sds, hdrr, hfsc, hls, hpfq, hrr, htb, hvt,
+    lqf, pifo_tree, qfq, rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
 /// Every scheduler, in the order in which they are listed.
@@ -18,6 +18,7 @@ pub const SCHEDULERS: &[SchedulerInfo] = &[
     drr_plus_plus_mw00::INFO,
     hdrr::INFO,
     hls::INFO,
+    hvt::INFO,
     htb::INFO,
     htb::COMMON_DEFICIT,
     cbq::FORMAL,

@@ -3,3 +3,4 @@
 pub mod cbq;
 pub mod hls;
 pub mod htb;
+pub mod hvt;

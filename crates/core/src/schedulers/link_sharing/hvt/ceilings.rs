@@ -1,0 +1,158 @@
+//! Ceilings: maximum rates of classes.
+//!
+//! Each class with a ceiling has a token bucket, which is charged for every packet sent below it. A class is *blocked*
+//! as soon as its bucket is in debt, and until it is out of debt. It is not in the queue of its parent then. Tags and
+//! queues below it stay as they are. It returns like a class that gets a packet.
+//!
+//! Bound: W(s, t] <= ceiling (t - s) + depth + L for every interval, because a class sends only without debt.
+//!
+//! Cost: a walk over the ceilings above a leaf per packet, and O(log n) in the number of ceilings for each that blocks.
+
+use alloc::boxed::Box;
+
+use super::NIL;
+use crate::contract::{ClassId, Hierarchy, Nanos, OutOfMemory};
+use crate::parts::{
+    bucket::Bucket,
+    heap::Heap,
+    memory::{Stack, bytes_of, filled},
+};
+
+/// A ceiling.
+#[derive(Debug)]
+struct Limiter {
+    bucket: Bucket,
+    /// The class, as its parent knows it.
+    child: u32,
+    /// The next ceiling on the way to the root.
+    above: u32,
+}
+
+/// All ceilings of a tree.
+#[derive(Debug)]
+pub(super) struct Ceilings {
+    limiters: Stack<Limiter>,
+    /// By class: the nearest ceiling at it or above it. Empty if there are none.
+    nearest: Box<[u32]>,
+    /// Ceilings in debt, by when they are out of it; equal times by their numbers.
+    waits: Heap,
+}
+
+fn count(tree: &Hierarchy) -> usize {
+    tree.classes().filter(|&class| tree.config(class).ceiling.is_some()).count()
+}
+
+/// The depth of the bucket of `class` in bytes, where the tree sets none: that of a class that loses none of its ceiling.
+///
+/// A bucket loses tokens only while it is full. The class is served late by at most 3 L at itself and at each class above
+/// it, in bytes of its own, so that its tokens reach that and a packet. A ceiling above that is in debt takes another
+/// packet's time of it: less than L, as it is at least this one or the limit itself.
+fn depth(tree: &Hierarchy, class: ClassId) -> u64 {
+    let levels = core::iter::successors(tree.parent(class), |&above| tree.parent(above)).count() as u64;
+    u64::from(tree.link().max_packet) * (4 * levels + 1)
+}
+
+impl Ceilings {
+    /// Makes those of `tree`. `child` names a class as its parent knows it.
+    pub(super) fn new(tree: &Hierarchy, child: impl Fn(ClassId) -> u32) -> Result<Self, OutOfMemory> {
+        let count = count(tree);
+        let mut limiters = Stack::with_room(count)?;
+        let mut nearest = filled(if count > 0 { tree.len() } else { 0 }, NIL)?;
+        let waits = Heap::new(count)?;
+        for class in tree.classes().filter(|_| count > 0) {
+            let above = nearest[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
+            let config = tree.config(class);
+            nearest[class.index()] = above;
+            if let Some(ceiling) = config.ceiling {
+                nearest[class.index()] = limiters.len() as u32;
+                let depth = config.ceiling_burst.unwrap_or_else(|| depth(tree, class));
+                limiters.push(Limiter { bucket: Bucket::new(ceiling, depth), child: child(class), above });
+            }
+        }
+        Ok(Self { limiters, nearest, waits })
+    }
+
+    /// Bytes that those of `tree` take.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        match count(tree) {
+            0 => 0,
+            count => bytes_of::<Limiter>(count) + bytes_of::<u32>(tree.len()) + Heap::memory(count),
+        }
+    }
+
+    /// Returns true if there are none.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.nearest.is_empty()
+    }
+
+    /// Charges the ceilings at and above `leaf` for a packet of `len` bytes, and calls `blocked` with each class whose bucket
+    /// is now in debt.
+    #[inline]
+    pub(super) fn charge(&mut self, leaf: u32, len: u32, now: Nanos, mut blocked: impl FnMut(u32)) {
+        let mut at = self.nearest[leaf as usize];
+        while at != NIL {
+            let limiter = &mut self.limiters[at as usize];
+            limiter.bucket.refill(now);
+            limiter.bucket.take(len);
+            if !limiter.bucket.is_ready() {
+                let key = u128::from(limiter.bucket.ready_at().0) << u32::BITS | u128::from(at);
+                self.waits.set(at, key);
+                blocked(limiter.child);
+            }
+            at = limiter.above;
+        }
+    }
+
+    /// Returns a class whose bucket is out of debt by `now`, each once.
+    #[inline]
+    pub(super) fn release(&mut self, now: Nanos) -> Option<u32> {
+        if self.next()? > now {
+            return None;
+        }
+        let (limiter, _) = self.waits.pop()?;
+        Some(self.limiters[limiter as usize].child)
+    }
+
+    /// Returns the time at which the next bucket is out of debt.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.waits.first().map(|(_, key)| Nanos((key >> u32::BITS) as u64))
+    }
+
+    /// Returns the classes with a ceiling at or above `leaf`, as their parents know them.
+    pub(super) fn above(&self, leaf: u32) -> impl Iterator<Item = u32> {
+        let limiter = |&at: &u32| self.limiters.get(at as usize);
+        let nearest = self.nearest.get(leaf as usize).and_then(limiter);
+        core::iter::successors(nearest, move |at| limiter(&at.above)).map(|limiter| limiter.child)
+    }
+
+    /// Returns true if [`Ceilings::retune`] can be done: the same classes have ceilings.
+    pub(super) fn fits(&self, with: &Self) -> bool {
+        self.nearest == with.nearest
+    }
+
+    /// Adopts the rates and depths of `with` from `now` on. Debts stay.
+    pub(super) fn retune(&mut self, with: &Self, now: Nanos) {
+        for (id, theirs) in (0u32..).zip(with.limiters.iter()) {
+            let mine = &mut self.limiters[id as usize];
+            mine.bucket.retune(now, &theirs.bucket);
+            // A class that is due keeps its turn.
+            if self.waits.key(id).is_some_and(|key| key >> u32::BITS > u128::from(now.0)) {
+                let at = mine.bucket.ready_at();
+                self.waits.set(id, u128::from(at.0) << u32::BITS | u128::from(id));
+            }
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.waits.clear();
+        self.limiters.iter_mut().for_each(|limiter| limiter.bucket.reset());
+    }
+
+    /// Returns true if the ceiling of `child` waits for its bucket.
+    #[cfg(feature = "invariants")]
+    pub(super) fn waits_for(&self, child: u32) -> bool {
+        (0u32..).zip(self.limiters.iter()).any(|(id, limiter)| limiter.child == child && self.waits.contains(id))
+    }
+}

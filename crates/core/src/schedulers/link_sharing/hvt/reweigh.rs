@@ -1,0 +1,123 @@
+//! Other weights for the same classes, in the middle of everything.
+//!
+//! The tags of siblings stay if none of their weights changes. Otherwise their units may change, too. Then a tag ahead of
+//! the clock stays ahead by as many bytes of the parent, but at most by its new distance. A tag behind the clock comes up to
+//! it: its class loses a packet of its share at most. So all siblings are as if they came into the queue at once, and the
+//! bounds hold from then on.
+
+use core::mem::swap;
+
+use super::place::{Place, State};
+use super::{Hvt, Member, NIL, Node};
+
+impl Hvt {
+    /// Adopts the weights of `with`, which was made for the same classes and never used. Allocates nothing.
+    pub(super) fn reweigh(&mut self, with: &mut Self) {
+        let leaves = |hvt: &Self, at: usize| hvt.leaves[at].member;
+        let nodes = |hvt: &Self, at: usize| hvt.nodes[at].member;
+        // A class counts no waiting children before it is used: 1 marks those whose children have other tags.
+        for at in 0..self.nodes.len() {
+            with.nodes[at].waiting = u32::from(self.nodes[at].rate != with.nodes[at].rate);
+        }
+        for at in 0..self.leaves.len() {
+            mark(with, leaves(self, at), leaves(with, at));
+        }
+        for at in 1..self.nodes.len() {
+            mark(with, nodes(self, at), nodes(with, at));
+        }
+        // Now `with` has what was, except the inverse weights of members.
+        swap(&mut self.entries, &mut with.entries);
+        swap(&mut self.behind, &mut with.behind);
+        swap(&mut self.wheels, &mut with.wheels);
+        swap(&mut self.reaches, &mut with.reaches);
+        for (mine, theirs) in self.nodes.iter_mut().zip(with.nodes.iter_mut()) {
+            swap(&mut mine.entries, &mut theirs.entries);
+            swap(&mut mine.wheel, &mut theirs.wheel);
+            swap(&mut mine.rate, &mut theirs.rate);
+        }
+        for at in 0..self.leaves.len() {
+            if !leaves(self, at).place.is_any(Place::INNER) {
+                self.leaves[at].member = self.converted(with, leaves(self, at), leaves(with, at).inverse);
+            }
+        }
+        for at in 1..self.nodes.len() {
+            self.nodes[at].member = self.converted(with, nodes(self, at), nodes(with, at).inverse);
+        }
+        for at in 0..self.nodes.len() {
+            if with.nodes[at].waiting == 0 {
+                self.take_queue(with, at);
+            } else if self.nodes[at].wheel == NIL {
+                self.put_all_again(at);
+            } else {
+                self.put_into_new_wheel(with, at);
+            }
+        }
+    }
+
+    /// Returns `member` with the inverse weight `inverse`, if its parent is marked in `was`.
+    fn converted(&self, was: &Self, member: Member, inverse: u64) -> Member {
+        let at = member.place.parent() as usize;
+        let (node, before) = (&self.nodes[at], &was.nodes[at]);
+        if before.waiting == 0 {
+            return member;
+        }
+        let tag = if member.place.state() == State::Queued { member.tag } else { member.lifted(node) };
+        let ahead = (tag.wrapping_sub(node.v) as i64).max(0) as u64;
+        let distance = inverse * u64::from(self.max_packet);
+        let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
+        let tag = node.v.wrapping_add(ahead.min(distance.into()) as u64);
+        let link = if member.place.state() == State::Queued { member.link } else { node.era };
+        Member { tag, inverse, link, ..member }
+    }
+
+    /// Takes the queue that inner class `at` had.
+    fn take_queue(&mut self, was: &mut Self, at: usize) {
+        let (mine, theirs) = (range(&self.nodes, at, self.entries.len()), range(&was.nodes, at, was.entries.len()));
+        for (mine, theirs) in mine.zip(theirs) {
+            self.entries[mine] = was.entries[theirs];
+            if self.nodes[at].wheel != NIL {
+                let (new, old) = (self.behind[mine] as usize, was.behind[theirs] as usize);
+                swap(&mut self.wheels.groups[new], &mut was.wheels.groups[old]);
+            }
+        }
+    }
+
+    /// Puts each child that is in the scanned queue of `at` there again, by its new tag.
+    fn put_all_again(&mut self, at: usize) {
+        let Node { mut on, entries, .. } = self.nodes[at];
+        while on != 0 {
+            let child = self.behind[(entries + on.trailing_zeros()) as usize];
+            on &= on - 1;
+            self.put(child);
+        }
+    }
+
+    /// Puts each child that was in the wheel of `at` into the new one.
+    fn put_into_new_wheel(&mut self, was: &mut Self, at: usize) {
+        self.nodes[at].on = 0;
+        for entry in range(&was.nodes, at, was.entries.len()) {
+            let group = &mut was.wheels.groups[was.behind[entry] as usize];
+            while let Some(first) = group.take_any() {
+                let mut child = first;
+                while child != NIL {
+                    let next = self.member(child).link;
+                    self.put(child);
+                    child = next;
+                }
+            }
+        }
+    }
+}
+
+/// Marks the parent of a member in `with` if its weight changes.
+fn mark(with: &mut Hvt, mine: Member, theirs: Member) {
+    if mine.inverse != theirs.inverse {
+        with.nodes[mine.place.parent() as usize].waiting = 1;
+    }
+}
+
+/// Returns the places of the entries of inner class `at`, of `entries` in all.
+fn range(nodes: &[Node], at: usize, entries: usize) -> core::ops::Range<usize> {
+    let end = nodes.get(at + 1).map_or(entries, |next| next.entries as usize);
+    nodes[at].entries as usize..end
+}

@@ -1,0 +1,48 @@
+//! Units of tags: the largest in which all tags of an inner class fit.
+
+use alloc::boxed::Box;
+
+use crate::contract::{ClassId, Hierarchy, OutOfMemory};
+use crate::parts::memory::slice;
+use crate::parts::virtual_time;
+
+/// A distance is at most 2 to this power.
+const REACH: u32 = 60;
+/// Bits of the virtual time of a byte: at least, and at most.
+const LEAST_BITS: u32 = 16;
+const MOST_BITS: u32 = 24;
+
+/// The units of the children of one class.
+#[derive(Debug)]
+pub(super) struct Scale {
+    /// v: virtual time of a byte, rounded down.
+    pub(super) rate: u64,
+    /// inv: advance of a tag by a byte, rounded up, by child.
+    pub(super) inverse: Box<[u64]>,
+}
+
+impl Scale {
+    /// Computes the units for the children of `class`. 2^k of them are a byte per weight.
+    ///
+    /// # Errors
+    /// Fails if there is not enough memory.
+    pub(super) fn new(tree: &Hierarchy, class: ClassId) -> Result<Self, OutOfMemory> {
+        let mut weights = virtual_time::child_weights(tree, class)?;
+        let largest = u128::from(tree.link().max_packet.max(1));
+        let whole = |weights: &[u64]| weights.iter().sum::<u64>().next_power_of_two().ilog2();
+        // A weight is at least what makes a largest packet 2^60 units in the smallest units. One bit more is for the sum.
+        let least = (largest << (whole(&weights) + 1 + LEAST_BITS)).div_ceil(1 << REACH) as u64;
+        let mut smallest = u64::MAX;
+        for weight in &mut weights {
+            *weight = least.max(*weight);
+            smallest = smallest.min(*weight);
+        }
+        let (all, whole) = (weights.iter().sum::<u64>(), whole(&weights));
+        let fits = ((1u128 << REACH) / largest * u128::from(smallest)).max(1).ilog2();
+        let units = 1u128 << fits.min(whole + MOST_BITS);
+        Ok(Self {
+            rate: (units / u128::from(all.max(1))) as u64,
+            inverse: slice(weights.len(), |at| units.div_ceil(u128::from(weights[at])) as u64)?,
+        })
+    }
+}

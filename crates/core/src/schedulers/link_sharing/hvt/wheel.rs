@@ -1,0 +1,252 @@
+//! The queue of a class with many children: groups of children that have about the same distance to their deadlines,
+//! and in a group a ring of slots of tags.
+//!
+//! A child is put into the slot of its tag, rounded down, and leaves it in order of arrival. The tag itself stays exact.
+//! All that a group tells its parent is the start of its first slot and its distance. A distance is at least a slot
+//! more than that of each child, so that the rounded tags still are those of jobs that can be done in time.
+
+use alloc::boxed::Box;
+
+use super::{Entry, NIL};
+use crate::contract::OutOfMemory;
+use crate::parts::memory::{Stack, bytes_of, filled};
+
+const SLOTS: u32 = 64;
+/// A slot is at most this part of the distance of its group.
+const SLOTS_PER_DISTANCE: u64 = 16;
+/// Most groups of a wheel: half octaves. The shortest distances share a group if there are more.
+const MOST_GROUPS: usize = 64;
+/// The square root of two, times 2^63.
+const ROOT_OF_TWO: u64 = 0xb504_f333_f9de_6484;
+
+/// Number of the half octave of `distance`, which is not 0.
+fn key(distance: u64) -> u32 {
+    let octave = distance.ilog2();
+    2 * octave + u32::from(distance > ROOT_OF_TWO >> (63 - octave))
+}
+
+/// First and last child of a slot; undefined while it is empty.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    first: u32,
+    last: u32,
+}
+
+/// Children with distances within half an octave.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The slots that are not empty, by their numbers modulo 64.
+    pub(super) full: u64,
+    /// Slots are 2 to this power wide.
+    pub(super) shift: u32,
+    /// Distance from the start of a slot to the deadline of its children.
+    pub(super) distance: u64,
+    /// No child is farther behind the virtual time.
+    pub(super) lag: u64,
+    slots: Box<[Slot]>,
+}
+
+impl Group {
+    /// Makes one for children whose largest distance is `most`. `packet` is the virtual time of a largest packet.
+    fn new(most: u64, packet: u64) -> Result<Self, OutOfMemory> {
+        let shift = (most / SLOTS_PER_DISTANCE).max(1).ilog2();
+        let distance = most + (1 << shift);
+        Ok(Self {
+            full: 0,
+            shift,
+            distance,
+            lag: distance + packet,
+            slots: filled(SLOTS as usize, Slot { first: NIL, last: NIL })?,
+        })
+    }
+
+    /// Width of a slot.
+    pub(super) fn width(&self) -> u64 {
+        1 << self.shift
+    }
+
+    #[inline(always)]
+    fn bit(&self, start: u64) -> u32 {
+        (start >> self.shift) as u32 % SLOTS
+    }
+
+    /// Returns the start of the slot for `tag`, at the virtual time `v`. `first` is the start of the first slot that is not
+    /// empty.
+    #[inline(always)]
+    fn slot_of(&self, tag: u64, v: u64, first: u64) -> u64 {
+        let mut base = v.wrapping_sub(self.lag) & !(self.width() - 1);
+        if self.full != 0 && (first.wrapping_sub(base) as i64) < 0 {
+            base = first;
+        }
+        let offset = (tag.wrapping_sub(base) as i64).max(0) as u64 >> self.shift;
+        base.wrapping_add(offset.min(u64::from(SLOTS) - 1) << self.shift)
+    }
+
+    /// Empties a slot, and returns the first of its children. The order of the slots is lost.
+    pub(super) fn take_any(&mut self) -> Option<u32> {
+        let bit = self.full.trailing_zeros();
+        self.full &= self.full.wrapping_sub(1);
+        self.slots.get(bit as usize).map(|slot| slot.first)
+    }
+
+    /// Returns the first child of each slot that is not empty, in the order of the slots' numbers, with that number.
+    #[cfg(feature = "invariants")]
+    pub(super) fn firsts(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0..).zip(self.slots.iter()).filter(|(bit, _)| self.full >> bit & 1 != 0).map(|(bit, slot)| (bit, slot.first))
+    }
+}
+
+/// The groups of all wheels, and which group a child of a wheel is in.
+#[derive(Debug)]
+pub(super) struct Wheels {
+    pub(super) groups: Stack<Group>,
+    keys: Stack<Keys>,
+}
+
+/// The groups of one wheel by the half octave of a distance.
+#[derive(Debug)]
+struct Keys {
+    /// The first half octave; shorter distances are in its group.
+    first: u32,
+    group: [u8; MOST_GROUPS],
+}
+
+impl Keys {
+    /// Returns the index of the group for `distance`, and the largest distance of each group.
+    fn new(distances: impl Iterator<Item = u64> + Clone) -> (Self, [u64; MOST_GROUPS], usize) {
+        let last = distances.clone().map(key).max().unwrap_or(0);
+        let mut keys = Self { first: last.saturating_sub(MOST_GROUPS as u32 - 1), group: [0; MOST_GROUPS] };
+        let mut most = [0u64; MOST_GROUPS];
+        for distance in distances {
+            let most = &mut most[keys.at(distance)];
+            *most = distance.max(*most);
+        }
+        let mut count = 0;
+        for at in 0..MOST_GROUPS {
+            if most[at] > 0 {
+                keys.group[at] = count as u8;
+                most[count] = most[at];
+                count += 1;
+            }
+        }
+        (keys, most, count)
+    }
+
+    #[inline(always)]
+    fn at(&self, distance: u64) -> usize {
+        key(distance).saturating_sub(self.first) as usize % MOST_GROUPS
+    }
+}
+
+impl Wheels {
+    pub(super) fn new(wheels: usize, groups: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { groups: Stack::with_room(groups)?, keys: Stack::with_room(wheels)? })
+    }
+
+    /// Number of groups for children of these distances.
+    pub(super) fn groups_for(distances: impl Iterator<Item = u64> + Clone) -> usize {
+        Keys::new(distances).2
+    }
+
+    /// Upper bound, in bytes, of the memory of a wheel with `children` children, without the entries of its groups.
+    pub(super) fn memory(children: usize) -> u64 {
+        let group = bytes_of::<Group>(1) + bytes_of::<Slot>(SLOTS as usize);
+        bytes_of::<Keys>(1) + group * Self::most_groups(children) as u64
+    }
+
+    /// Upper bound of the number of groups for `children` children.
+    pub(super) fn most_groups(children: usize) -> usize {
+        children.min(MOST_GROUPS)
+    }
+
+    /// Adds the wheel of children of these distances. Returns its number; `group` is called with the number of each group.
+    ///
+    /// # Errors
+    /// Fails if there is not enough memory.
+    pub(super) fn add(
+        &mut self,
+        distances: impl Iterator<Item = u64> + Clone,
+        packet: u64,
+        mut group: impl FnMut(u32),
+    ) -> Result<u32, OutOfMemory> {
+        let (keys, most, count) = Keys::new(distances);
+        for &most in &most[..count] {
+            group(self.groups.len() as u32);
+            self.groups.push(Group::new(most, packet)?);
+        }
+        self.keys.push(keys);
+        Ok(self.keys.len() as u32 - 1)
+    }
+
+    /// Returns the index of the group for `distance` among those of the wheel.
+    #[inline(always)]
+    pub(super) fn group_of(&self, wheel: u32, distance: u64) -> u32 {
+        let keys = &self.keys[wheel as usize];
+        keys.group[keys.at(distance)].into()
+    }
+}
+
+/// Appends `child`, with the tag `tag`, to its slot of `group`, whose entry at its parent is `entry`, at the virtual time
+/// `v`. Returns the child that it is behind, if there is one in the slot.
+#[inline(always)]
+pub(super) fn append(group: &mut Group, entry: &mut Entry, (child, tag, v): (u32, u64, u64)) -> Option<u32> {
+    let start = group.slot_of(tag, v, entry.start);
+    let bit = group.bit(start);
+    let slot = &mut group.slots[bit as usize];
+    let last = (group.full >> bit & 1 != 0).then_some(slot.last);
+    if last.is_none() {
+        slot.first = child;
+    }
+    slot.last = child;
+    if group.full == 0 || (start.wrapping_sub(entry.start) as i64) < 0 {
+        *entry = Entry { start, finish: start.wrapping_add(group.distance) };
+    }
+    group.full |= 1 << bit;
+    last
+}
+
+/// Returns the first child of `group`.
+#[inline(always)]
+pub(super) fn first(group: &Group, entry: &Entry) -> u32 {
+    group.slots[group.bit(entry.start) as usize].first
+}
+
+/// Takes out the first child of `group`, behind which `next` is the next one. Returns true if others are left.
+#[inline(always)]
+pub(super) fn take_first(group: &mut Group, entry: &mut Entry, next: u32) -> bool {
+    let bit = group.bit(entry.start);
+    let slot = &mut group.slots[bit as usize];
+    slot.first = next;
+    if next != NIL {
+        return true;
+    }
+    group.full &= !(1 << bit);
+    if group.full == 0 {
+        return false;
+    }
+    let ahead = group.full.rotate_right(bit).trailing_zeros();
+    let start = entry.start.wrapping_add(u64::from(ahead) << group.shift);
+    *entry = Entry { start, finish: start.wrapping_add(group.distance) };
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_half_octaves() {
+        for (distance, number) in [(1, 0), (2, 2), (3, 3), (4, 4), (5, 4), (6, 5), (7, 5), (8, 6), (1 << 40, 80)] {
+            assert_eq!(key(distance), number, "{distance}");
+        }
+        // 2^40.5 is 1554944255987.8.
+        assert_eq!((key(1_554_944_255_987), key(1_554_944_255_988)), (80, 81));
+    }
+
+    #[test]
+    fn children_of_one_weight_have_a_group_with_a_sixteenth_more_than_their_distance() {
+        let (_, most, count) = Keys::new([1u64 << 30; 30].into_iter());
+        let group = Group::new(most[0], 1 << 20).unwrap();
+        assert_eq!((count, group.width(), group.distance), (1, 1 << 26, (1 << 30) + (1 << 26)));
+    }
+}
