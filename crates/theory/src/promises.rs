@@ -69,8 +69,8 @@ pub struct Promised {
     pub run: Option<Weights>,
     /// Fairness between siblings.
     pub fairness: Option<FairnessBound>,
-    /// By class id, if a scheduler promises siblings a largest packet of each: the maximum deviation of a class from
-    /// its part of the service of the sibling with the smallest share. Empty if that is not promised.
+    /// By class id, if a scheduler promises siblings a number of packets of each: the maximum deviation of a class from
+    /// its part of the service of any sibling. Empty if that is not promised.
     pub packet_each: Vec<Option<ClassFairness>>,
     /// By class id, the worst-case fairness index: maximum lag in bytes of a backlogged class behind its share of the
     /// link's service meanwhile.
@@ -125,6 +125,7 @@ fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Pr
         }
         (Some(Fairness::Visits), gap) => visits(tree, matches!(gap, Some(TransmissionGap::LongestRound)), none),
         (Some(Fairness::PacketEach), _) => Ok(Promised { packet_each: packet_each(tree), ..none }),
+        (Some(Fairness::Clocks(slacks)), _) => Ok(Promised { packet_each: clocks(tree, &slacks(tree)?), ..none }),
         (Some(Fairness::WorstCase(index)), _) => {
             Ok(Promised { worst_case: index(tree).into_iter().map(|index| index.map(exact)).collect(), ..none })
         }
@@ -144,6 +145,27 @@ fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
         Some(ClassFairness { bytes, seconds: bytes * 8.0 / rate })
     };
     (0..tree.len()).map(bound).collect()
+}
+
+/// Returns the fairness of `hvt`, for the x of each class: W_i and w_i W_j / w_j differ by at most x_i + w_i x_j / w_j + 2 L
+/// w_i / W bytes. Of all siblings j that is the largest where x_j / w_j is.
+fn clocks(tree: &Hierarchy, slacks: &[Option<Ratio>]) -> Vec<Option<ClassFairness>> {
+    let mut fairness = vec![None; tree.len()];
+    let slack = |class: ClassId| slacks[class.index()].map(|x| x.numerator as f64 / x.denominator as f64);
+    for parent in std::iter::once(ClassId::ROOT).chain(tree.classes()) {
+        let all = tree.children_weight(parent) as f64;
+        let late = |&child: &ClassId| Some((child, slack(child)? / tree.weight(child) as f64));
+        let mut siblings: Vec<(ClassId, f64)> = tree.children(parent).iter().filter_map(late).collect();
+        siblings.sort_by(|one, other| other.1.total_cmp(&one.1));
+        for (at, &(child, own)) in siblings.iter().enumerate() {
+            let Some(&(_, others)) = siblings.get(usize::from(at == 0)) else { continue };
+            let weight = tree.weight(child) as f64;
+            let bytes = weight * (own + others + 2.0 * f64::from(tree.link().max_packet) / all);
+            let rate = tree.link().rate.bps() as f64 * tree.share_all_busy(child) as f64 / (1u128 << 64) as f64;
+            fairness[child.index()] = Some(ClassFairness { bytes, seconds: bytes * 8.0 / rate });
+        }
+    }
+    fairness
 }
 
 /// Returns the class whose share among its siblings deviates most from the configured one, and by how much, if `info`

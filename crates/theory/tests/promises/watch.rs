@@ -95,6 +95,8 @@ pub(crate) struct Fairness<'a> {
     pairs: Vec<Pair>,
     served: Vec<f64>,
     backlog: Vec<u64>,
+    /// Of [`Kind::Clocks`], by class id, in bytes.
+    slacks: Vec<Option<f64>>,
 }
 
 impl<'a> Fairness<'a> {
@@ -115,7 +117,13 @@ impl<'a> Fairness<'a> {
                 pairs.extend(children[at + 1..].iter().map(|&other| Pair { siblings: (one, other), range: None }));
             }
         }
-        Self { info, seed, tree, promised, pairs, served: vec![0.0; tree.len()], backlog: vec![0; tree.len()] }
+        let (served, backlog) = (vec![0.0; tree.len()], vec![0; tree.len()]);
+        let slacks = match info.promises.fairness {
+            Some(Kind::Clocks(slacks)) => slacks(tree).expect("memory"),
+            _ => Vec::new(),
+        };
+        let slacks = slacks.iter().map(|x| x.map(|x| x.numerator as f64 / x.denominator as f64)).collect();
+        Self { info, seed, tree, promised, pairs, served, backlog, slacks }
     }
 
     pub(crate) fn arrived(&mut self, leaf: ClassId) {
@@ -187,6 +195,13 @@ impl<'a> Fairness<'a> {
                 }
                 // Behind a transmit queue only delays are promised.
                 _ if self.tree.link().transmit_queue.is_some() => continue,
+                (Some(Kind::Clocks(_)), None) => {
+                    let [Some(of_one), Some(of_other)] = [one, other].map(|class| self.slacks[class.index()]) else {
+                        continue;
+                    };
+                    let parent = self.tree.parent(one).expect("a sibling");
+                    of_one / share(one) + of_other / share(other) + 2.0 * f64::from(LINK.1) / share(parent)
+                }
                 (Some(Kind::PacketEach), None) => f64::from(LINK.1) / share(one) + f64::from(LINK.1) / share(other),
                 _ => continue,
             };

@@ -130,7 +130,12 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
         );
     }
     let packet_each = promised.packet_each.iter().any(Option::is_some);
-    if packet_each && !says_fairness {
+    if packet_each && !says_fairness && matches!(info.promises.fairness, Some(Fairness::Clocks(_))) {
+        lines.push(
+            "fairness          while two siblings stay backlogged and no ceiling limits them, the service of each is off its part of the other's by at most the bytes in column \"deviation (bytes)\""
+                .to_owned(),
+        );
+    } else if packet_each && !says_fairness {
         lines.push(
             "fairness          while two siblings stay backlogged, their service in proportion to their shares differs by at most one maximum-length packet of each"
                 .to_owned(),

@@ -28,7 +28,7 @@
 //!
 //! A leaf whose last packet was dequeued counts as backlogged until the next dequeue, and with it the classes above it that
 //! have nothing else: they are *held*. A packet that arrives meanwhile continues their backlog, so that their tags stay.
-//! A class that becomes idle starts anew: its clock moves beyond the tags of all its children.
+//! A class of which no child is left in the queue starts anew: its clock moves beyond the tags of all its children.
 //!
 //! # Cost per packet
 //!
@@ -58,13 +58,14 @@ use core::any::Any;
 
 use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, look_ahead, push_behind, push_runs};
 use crate::contract::{
-    Amount, BatchEnd, BuildError, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
-    Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, room_in, same_kind,
+    Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos,
+    Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, room_in, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled, pause};
 use crate::parts::virtual_time;
 use crate::queue::{LeafQueue, PacketSlab};
 
+mod bounds;
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
@@ -100,7 +101,12 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::UnlessLimited,
     cost: "O(levels)",
     sharing: Sharing::Siblings,
-    promises: Promises::NONE,
+    promises: Promises {
+        fairness: Some(Fairness::Clocks(bounds::slacks)),
+        delay: Some(Delay::LatencyRate(bounds::delays)),
+        delay_in_order: true,
+        ..Promises::NONE
+    },
     memory: Hvt::memory,
     build: |tree, _| boxed(Hvt::new(tree)?),
 };
@@ -474,6 +480,7 @@ impl Hvt {
                 if at == ROOT {
                     return None;
                 }
+                self.start_anew(at);
                 self.withdraw(at);
                 at = ROOT;
                 continue;
@@ -595,20 +602,17 @@ impl Hvt {
         loop {
             let Node { on, waiting, member, .. } = self.nodes[at as usize];
             if at == ROOT {
-                if on == 0 && waiting == 0 {
+                if on == 0 {
                     self.start_anew(ROOT);
                 }
                 return;
             }
             let parent = member.place.parent();
             match member.place.state() {
-                State::Held if waiting > 0 => {
-                    self.leave(at, State::Waiting);
-                    self.nodes[parent as usize].waiting += 1;
-                }
                 State::Held => {
                     self.start_anew(at);
-                    self.leave(at, State::Off);
+                    self.leave(at, if waiting > 0 { State::Waiting } else { State::Off });
+                    self.nodes[parent as usize].waiting += u32::from(waiting > 0);
                 }
                 // It is blocked, and has got packets meanwhile.
                 State::Waiting => {}
@@ -618,7 +622,7 @@ impl Hvt {
         }
     }
 
-    /// Moves the clock of an idle class beyond the tags of its children.
+    /// Moves the clock of a class without a child in its queue beyond the tags of its children.
     fn start_anew(&mut self, node: u32) {
         self.nodes[node as usize].advance(1 << self.reaches[node as usize]);
     }
@@ -668,6 +672,9 @@ impl Hvt {
                 if ready || !held {
                     held = false;
                     self.leave(child, State::Waiting);
+                    if !ready {
+                        self.start_anew(child);
+                    }
                     self.nodes[place.parent() as usize].waiting += 1;
                 } else {
                     self.leave(child, State::Held);

@@ -25,6 +25,12 @@ fn key(distance: u64) -> u32 {
     2 * octave + u32::from(distance > ROOT_OF_TWO >> (63 - octave))
 }
 
+/// Returns the place of the half octave of `distance` behind the half octave `first`.
+#[inline(always)]
+fn place(distance: u64, first: u32) -> usize {
+    key(distance).saturating_sub(first) as usize % MOST_GROUPS
+}
+
 /// First and last child of a slot; undefined while it is empty.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -49,8 +55,7 @@ pub(super) struct Group {
 impl Group {
     /// Makes one for children whose largest distance is `most`. `packet` is the virtual time of a largest packet.
     fn new(most: u64, packet: u64) -> Result<Self, OutOfMemory> {
-        let shift = (most / SLOTS_PER_DISTANCE).max(1).ilog2();
-        let distance = most + (1 << shift);
+        let (shift, distance) = shape(most);
         Ok(Self {
             full: 0,
             shift,
@@ -100,42 +105,56 @@ impl Group {
 #[derive(Debug)]
 pub(super) struct Wheels {
     pub(super) groups: Stack<Group>,
-    keys: Stack<Keys>,
+    keys: Stack<(u32, [u8; MOST_GROUPS])>,
 }
 
 /// The groups of one wheel by the half octave of a distance.
 #[derive(Debug)]
-struct Keys {
+pub(super) struct Keys {
     /// The first half octave; shorter distances are in its group.
     first: u32,
     group: [u8; MOST_GROUPS],
+    /// The largest distance of each group.
+    most: [u64; MOST_GROUPS],
+    groups: usize,
 }
 
 impl Keys {
-    /// Returns the index of the group for `distance`, and the largest distance of each group.
-    fn new(distances: impl Iterator<Item = u64> + Clone) -> (Self, [u64; MOST_GROUPS], usize) {
+    pub(super) fn new(distances: impl Iterator<Item = u64> + Clone) -> Self {
         let last = distances.clone().map(key).max().unwrap_or(0);
-        let mut keys = Self { first: last.saturating_sub(MOST_GROUPS as u32 - 1), group: [0; MOST_GROUPS] };
-        let mut most = [0u64; MOST_GROUPS];
+        let first = last.saturating_sub(MOST_GROUPS as u32 - 1);
+        let mut keys = Self { first, group: [0; MOST_GROUPS], most: [0; MOST_GROUPS], groups: 0 };
         for distance in distances {
-            let most = &mut most[keys.at(distance)];
-            *most = distance.max(*most);
+            let at = keys.at(distance);
+            keys.most[at] = distance.max(keys.most[at]);
         }
-        let mut count = 0;
         for at in 0..MOST_GROUPS {
-            if most[at] > 0 {
-                keys.group[at] = count as u8;
-                most[count] = most[at];
-                count += 1;
+            let most = keys.most[at];
+            if most > 0 {
+                keys.group[at] = keys.groups as u8;
+                keys.most[keys.groups] = most;
+                keys.groups += 1;
             }
         }
-        (keys, most, count)
+        keys
     }
 
     #[inline(always)]
     fn at(&self, distance: u64) -> usize {
-        key(distance).saturating_sub(self.first) as usize % MOST_GROUPS
+        place(distance, self.first)
     }
+
+    /// Returns the width of the slots, and the distance, of the group for `distance`.
+    pub(super) fn of(&self, distance: u64) -> (u64, u64) {
+        let (shift, of_group) = shape(self.most[usize::from(self.group[self.at(distance)])]);
+        (1 << shift, of_group)
+    }
+}
+
+/// Returns the width of slots as a power of two, and the distance, of a group whose children have a distance of at most `most`.
+fn shape(most: u64) -> (u32, u64) {
+    let shift = (most / SLOTS_PER_DISTANCE).max(1).ilog2();
+    (shift, most + (1 << shift))
 }
 
 impl Wheels {
@@ -145,13 +164,13 @@ impl Wheels {
 
     /// Number of groups for children of these distances.
     pub(super) fn groups_for(distances: impl Iterator<Item = u64> + Clone) -> usize {
-        Keys::new(distances).2
+        Keys::new(distances).groups
     }
 
     /// Upper bound, in bytes, of the memory of a wheel with `children` children, without the entries of its groups.
     pub(super) fn memory(children: usize) -> u64 {
         let group = bytes_of::<Group>(1) + bytes_of::<Slot>(SLOTS as usize);
-        bytes_of::<Keys>(1) + group * Self::most_groups(children) as u64
+        bytes_of::<(u32, [u8; MOST_GROUPS])>(1) + group * Self::most_groups(children) as u64
     }
 
     /// Upper bound of the number of groups for `children` children.
@@ -169,20 +188,20 @@ impl Wheels {
         packet: u64,
         mut group: impl FnMut(u32),
     ) -> Result<u32, OutOfMemory> {
-        let (keys, most, count) = Keys::new(distances);
-        for &most in &most[..count] {
+        let keys = Keys::new(distances);
+        for &most in &keys.most[..keys.groups] {
             group(self.groups.len() as u32);
             self.groups.push(Group::new(most, packet)?);
         }
-        self.keys.push(keys);
+        self.keys.push((keys.first, keys.group));
         Ok(self.keys.len() as u32 - 1)
     }
 
     /// Returns the index of the group for `distance` among those of the wheel.
     #[inline(always)]
     pub(super) fn group_of(&self, wheel: u32, distance: u64) -> u32 {
-        let keys = &self.keys[wheel as usize];
-        keys.group[keys.at(distance)].into()
+        let (first, group) = &self.keys[wheel as usize];
+        group[place(distance, *first)].into()
     }
 }
 
@@ -245,8 +264,7 @@ mod tests {
 
     #[test]
     fn children_of_one_weight_have_a_group_with_a_sixteenth_more_than_their_distance() {
-        let (_, most, count) = Keys::new([1u64 << 30; 30].into_iter());
-        let group = Group::new(most[0], 1 << 20).unwrap();
-        assert_eq!((count, group.width(), group.distance), (1, 1 << 26, (1 << 30) + (1 << 26)));
+        let keys = Keys::new([1u64 << 30; 30].into_iter());
+        assert_eq!((keys.groups, keys.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
     }
 }

@@ -1,0 +1,116 @@
+//! The bounds of `docs/hvt.md`, in numbers: of the weights and the queues as they are run.
+
+use alloc::vec::Vec;
+
+use super::SCANNED;
+use super::scale::Scale;
+use super::urgent;
+use super::wheel::Keys;
+use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};
+
+/// The queue of the children of one class.
+struct Queue {
+    scale: Scale,
+    /// The groups, if it is a wheel.
+    groups: Option<Keys>,
+    largest: u64,
+}
+
+/// What the tag of a child is ahead of the clock of its parent, and behind it, at most, in bytes of the child.
+struct Reach {
+    ahead: Ratio,
+    behind: Ratio,
+}
+
+impl Queue {
+    fn new(tree: &Hierarchy, class: ClassId) -> Result<Self, OutOfMemory> {
+        let scale = Scale::new(tree, class)?;
+        let largest = u64::from(tree.link().max_packet);
+        let distances = scale.inverse.iter().map(|inverse| inverse * largest);
+        let groups = (scale.inverse.len() > SCANNED).then(|| Keys::new(distances));
+        Ok(Self { scale, groups, largest })
+    }
+
+    /// Returns D_c + h_g and D_g, over inv_c. The virtual time of a largest packet of the parent is not in it.
+    fn reach(&self, slot: usize) -> Reach {
+        let inverse = self.scale.inverse[slot];
+        let distance = inverse * self.largest;
+        let (width, of_group) = self.groups.as_ref().map_or((0, distance), |groups| groups.of(distance));
+        let over = |units: u64| Ratio { numerator: units.into(), denominator: inverse.max(1).into() };
+        Reach { ahead: over(distance + width), behind: over(of_group) }
+    }
+}
+
+fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
+    core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
+}
+
+/// Returns by class id the bytes x of [`Fairness::Clocks`](crate::contract::Fairness): how far its tag moves from the clock
+/// of its parent, from the farthest behind to the farthest ahead. `None` for all if a leaf is latency-critical.
+pub(super) fn slacks(tree: &Hierarchy) -> Result<Vec<Option<Ratio>>, OutOfMemory> {
+    let mut slacks = alloc::vec![None; tree.len()];
+    if urgent::leaves(tree).next().is_some() {
+        return Ok(slacks);
+    }
+    for class in parents(tree) {
+        let queue = Queue::new(tree, class)?;
+        for (slot, &child) in tree.children(class).iter().enumerate() {
+            let Reach { ahead, behind } = queue.reach(slot);
+            let numerator = ahead.numerator + behind.numerator;
+            slacks[child.index()] = Some(Ratio { numerator, ..ahead });
+        }
+    }
+    Ok(slacks)
+}
+
+/// Latencies are counted in this part of a byte of the link, and rounded up.
+const PARTS: u128 = 1 << 24;
+
+/// Returns the bytes of the link, in parts, that take as long as `bytes` of a class with `share` of it.
+fn on_link(bytes: Ratio, share: Ratio) -> u128 {
+    let own = (bytes.numerator * PARTS).div_ceil(bytes.denominator);
+    (own * share.denominator).div_ceil(share.numerator.max(1))
+}
+
+/// Returns the servers of the leaves without a ceiling at or above them. A latency-critical leaf has the whole link, late by
+/// a largest packet and the bursts of the others. Without any, each other leaf has its share, as run, late by the sum of
+/// what each class on its path may be.
+pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    let mut servers = alloc::vec![None; tree.len()];
+    let largest = u128::from(tree.link().max_packet);
+    let bursts: u128 = urgent::leaves(tree).map(|leaf| u128::from(urgent::burst(tree, leaf))).sum();
+    let mut paths = alloc::vec![None; tree.len()];
+    // The packet in transmission, and one that the root chose before.
+    paths[ClassId::ROOT.index()] = Some((Ratio::whole(1), 2 * largest * PARTS));
+    for class in parents(tree) {
+        let Some((share, mut late)) = paths[class.index()] else { continue };
+        let Ok(queue) = Queue::new(tree, class) else { return alloc::vec![None; tree.len()] };
+        if class != ClassId::ROOT {
+            late += on_link(Ratio::whole(largest), share);
+        }
+        for (slot, &child) in tree.children(class).iter().enumerate() {
+            let config = tree.config(child);
+            if config.ceiling.is_some() {
+                continue;
+            }
+            let own = SiblingShares::new(share, queue.scale.inverse[slot]).of(queue.scale.rate);
+            let Reach { ahead, behind } = queue.reach(slot);
+            if !tree.is_leaf(child) {
+                paths[child.index()] = Some((own, late + on_link(ahead, own) + on_link(behind, own)));
+            } else if config.latency_critical {
+                let others = bursts - u128::from(urgent::burst(tree, child));
+                let traffic = Ratio { numerator: tree.rate_all_busy(child).into(), denominator: rate(tree) };
+                let late = Ratio::whole(largest + others);
+                servers[child.index()] = Some(LatencyRate { share: Ratio::whole(1), late, traffic });
+            } else if bursts == 0 && own.numerator > 0 {
+                let late = Ratio { numerator: late + on_link(behind, own), denominator: PARTS };
+                servers[child.index()] = Some(LatencyRate::new(own, late));
+            }
+        }
+    }
+    servers
+}
+
+fn rate(tree: &Hierarchy) -> u128 {
+    tree.link().rate.bps().into()
+}
