@@ -21,8 +21,10 @@
 //!
 //! # The queue of a class
 //!
-//! Up to [`SCANNED`] children are entries that are scanned: the choice is exact. More are groups of a wheel
-//! (`hvt/wheel.rs`), and the groups are scanned in the same way.
+//! Children of one weight are a list in the order of their tags, which is that of their deadlines. Of up to [`SCANNED`]
+//! children the first ones of all lists are compared: the choice is exact. More are in the groups of a wheel
+//! (`hvt/wheel.rs`), which are compared in the same way. Of equal deadlines that of the larger weight is first, of one weight
+//! the one that came first.
 //!
 //! # A packet in transmission
 //!
@@ -32,7 +34,8 @@
 //!
 //! # Cost per packet
 //!
-//! O(levels) scans of at most [`SCANNED`] children, or of the groups of a wheel: one where weights are equal, 64 at most.
+//! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 64 at most. A
+//! child with a tag in the middle of its list, of [`SCANNED`] at most, is put there from the front.
 //!
 //! # Invariants
 //!
@@ -62,6 +65,7 @@ use crate::contract::{
     Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, room_in, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled, pause};
+use crate::parts::prefetch::prefetch;
 use crate::parts::virtual_time;
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -81,7 +85,7 @@ use ceilings::Ceilings;
 use place::{LEAF, Place, State};
 use scale::Scale;
 use urgent::Urgent;
-use wheel::Wheels;
+use wheel::Group;
 
 /// Registry entry of `hvt`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
@@ -167,15 +171,15 @@ const _: () = assert!(size_of::<Leaf>() == 64);
 struct Node {
     v: u64,
     rate: u64,
-    /// The entries that can be chosen: children, or groups of a wheel that are not empty.
+    /// The groups that are not empty.
     on: u64,
     era: u32,
     /// Children that are backlogged and not in the queue.
     waiting: u32,
     /// The first of its entries.
     entries: u32,
-    /// [`NIL`] if its entries are children.
-    wheel: u32,
+    /// True if it has more than [`SCANNED`] children.
+    is_wheel: bool,
     member: Member,
 }
 
@@ -192,11 +196,17 @@ impl Node {
     }
 }
 
-/// The start and the deadline of a child, or of a group.
+/// A group of children of one class: those of one weight, or of a group of its wheel.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// Of the first child: the start, and the deadline.
     start: u64,
     finish: u64,
+    /// The tag of the last child.
+    last: u64,
+    /// The first child; the number of the group of a wheel.
+    first: u32,
+    tail: u32,
 }
 
 /// The scheduler.
@@ -205,10 +215,9 @@ pub struct Hvt {
     /// By class.
     leaves: Stack<Leaf>,
     nodes: Stack<Node>,
-    /// The entries of all inner classes, each with its child or its group.
     entries: Stack<Entry>,
-    behind: Stack<u32>,
-    wheels: Wheels,
+    /// The groups of wheels.
+    groups: Stack<Group>,
     /// By inner class, 2 to this power is at least the distance of each child.
     reaches: Box<[u8]>,
     slab: PacketSlab,
@@ -220,6 +229,8 @@ pub struct Hvt {
     max_packet: u32,
     /// True if the tree is large enough for prefetching.
     looks_ahead: bool,
+    /// True if no class has a ceiling, and no leaf is latency-critical.
+    is_plain: bool,
 }
 
 impl Hvt {
@@ -240,17 +251,13 @@ impl Hvt {
             numbers[class.index()] = number;
         }
         let child_of = |class: ClassId| if tree.is_leaf(class) { class.0 | LEAF } else { numbers[class.index()] };
-        // Wheels first, to know how much room they take.
-        let (mut entries, mut wheels, mut groups) = (0, 0, 0);
+        // First to know how much room they take.
+        let (mut entries, mut groups) = (0, 0);
         for class in parents() {
-            let children = tree.children(class).len();
-            if children <= SCANNED {
-                entries += children;
-                continue;
-            }
             let scale = Scale::new(tree, class)?;
-            let count = Wheels::groups_for(scale.inverse.iter().map(|inverse| inverse * largest));
-            (entries, wheels, groups) = (entries + count, wheels + 1, groups + count);
+            let count = scale.groups(largest).count();
+            entries += count;
+            groups += if scale.inverse.len() > SCANNED { count } else { 0 };
         }
         let mut slab = PacketSlab::for_tree(tree)?;
         let mut leaves = Stack::with_room(tree.len())?;
@@ -262,8 +269,7 @@ impl Hvt {
             leaves,
             nodes: Stack::with_room(inner)?,
             entries: Stack::with_room(entries)?,
-            behind: Stack::with_room(entries)?,
-            wheels: Wheels::new(wheels, groups)?,
+            groups: Stack::with_room(groups)?,
             reaches: filled(inner, 0)?,
             slab,
             last: NIL,
@@ -272,9 +278,12 @@ impl Hvt {
             now: Nanos::ZERO,
             max_packet: tree.link().max_packet,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
+            is_plain: false,
         };
+        hvt.is_plain = hvt.ceilings.is_empty() && !hvt.urgent.is_for_any();
         for _ in 0..inner {
-            let node = Node { v: 0, rate: 0, on: 0, era: 0, waiting: 0, entries: 0, wheel: NIL, member: Member::NONE };
+            let member = Member::NONE;
+            let node = Node { v: 0, rate: 0, on: 0, era: 0, waiting: 0, entries: 0, is_wheel: false, member };
             hvt.nodes.push(node);
         }
         for (number, class) in (0u32..).zip(parents()) {
@@ -294,27 +303,21 @@ impl Hvt {
     ) -> Result<(), BuildError> {
         let largest = u64::from(self.max_packet);
         let children = tree.children(class);
-        let distances = scale.inverse.iter().map(|inverse| inverse * largest);
+        let groups = scale.groups(largest);
         let node = &mut self.nodes[number as usize];
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
-        let is_wheel = children.len() > SCANNED;
-        let blank = Entry { start: 0, finish: 0 };
-        if is_wheel {
-            let (entries, behind) = (&mut self.entries, &mut self.behind);
-            node.wheel = self.wheels.add(distances.clone(), largest * scale.rate, |group| {
-                entries.push(blank);
-                behind.push(group);
-            })?;
-        } else {
-            for &child in children {
-                self.entries.push(blank);
-                self.behind.push(child_of(child));
+        node.is_wheel = children.len() > SCANNED;
+        for &most in groups.most() {
+            let first = if node.is_wheel { self.groups.len() as u32 } else { NIL };
+            if node.is_wheel {
+                self.groups.push(Group::new(most, largest * scale.rate)?);
             }
+            self.entries.push(Entry { start: 0, finish: 0, last: 0, first, tail: NIL });
         }
-        self.reaches[number as usize] = distances.max().map_or(0, |most| most.ilog2() + 2) as u8;
-        for (slot, (&child, &inverse)) in (0u32..).zip(children.iter().zip(&scale.inverse)) {
+        self.reaches[number as usize] = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2) as u8;
+        for (&child, &inverse) in children.iter().zip(&scale.inverse) {
             let critical = if tree.is_leaf(child) && tree.config(child).latency_critical { Place::CRITICAL } else { 0 };
-            let place = Place::new(number, if is_wheel { 0 } else { slot }, critical);
+            let place = Place::new(number, groups.group_of(inverse * largest), critical);
             *self.member_mut(child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
         }
         Ok(())
@@ -328,12 +331,12 @@ impl Hvt {
             .filter(|&children| children > 0)
             .map(|children| {
                 most = most.max(children);
-                let (entries, wheel) = if children > SCANNED {
-                    (Wheels::most_groups(children), Wheels::memory(children))
+                let (entries, groups) = if children > SCANNED {
+                    (wheel::most_groups(children), wheel::memory(children))
                 } else {
                     (children, 0)
                 };
-                bytes_of::<(Entry, u32)>(entries) + wheel
+                bytes_of::<Entry>(entries) + groups
             })
             .sum();
         bytes_of::<Leaf>(tree.len())
@@ -374,98 +377,145 @@ impl Hvt {
     fn put(&mut self, child: u32) {
         let Member { tag, inverse, place, .. } = *self.member(child);
         let node = &mut self.nodes[place.parent() as usize];
-        if node.wheel == NIL {
+        let bit = 1 << place.group();
+        let was_on = node.on & bit != 0;
+        node.on |= bit;
+        let at = node.entries + place.group();
+        if node.is_wheel {
+            return self.put_in_wheel(child, at);
+        }
+        let entry = &mut self.entries[at as usize];
+        if !was_on {
             let finish = tag.wrapping_add(inverse * u64::from(self.max_packet));
-            self.entries[(node.entries + place.slot()) as usize] = Entry { start: tag, finish };
-            node.on |= 1 << place.slot();
+            *entry = Entry { start: tag, finish, last: tag, first: child, tail: child };
+        } else if tag.wrapping_sub(entry.last) as i64 >= 0 {
+            let before = entry.tail;
+            (entry.last, entry.tail) = (tag, child);
+            self.member_mut(before).link = child;
         } else {
-            self.put_in_wheel(child);
+            return self.put_between(child, at);
+        }
+        self.member_mut(child).link = NIL;
+    }
+
+    /// Puts `child` into the list of its group, not behind the last.
+    #[inline(never)]
+    fn put_between(&mut self, child: u32, at: u32) {
+        let Member { tag, .. } = *self.member(child);
+        let Entry { first, start, finish, .. } = self.entries[at as usize];
+        let is_before = |other: u64| (tag.wrapping_sub(other) as i64) < 0;
+        if is_before(start) {
+            let entry = &mut self.entries[at as usize];
+            (entry.start, entry.finish, entry.first) = (tag, tag.wrapping_add(finish.wrapping_sub(start)), child);
+            self.member_mut(child).link = first;
+            return;
+        }
+        // Behind those with the same tag.
+        let mut before = first;
+        loop {
+            let next = self.member(before).link;
+            if next == NIL || is_before(self.member(next).tag) {
+                self.member_mut(before).link = child;
+                self.member_mut(child).link = next;
+                return;
+            }
+            before = next;
         }
     }
 
     #[inline]
-    fn put_in_wheel(&mut self, child: u32) {
-        let Member { tag, inverse, place, .. } = *self.member(child);
+    fn put_in_wheel(&mut self, child: u32, at: u32) {
+        let Member { tag, place, .. } = *self.member(child);
         self.member_mut(child).link = NIL;
-        let Self { leaves, nodes, entries, behind, wheels, .. } = self;
-        let node = &mut nodes[place.parent() as usize];
-        let index = wheels.group_of(node.wheel, inverse * u64::from(self.max_packet));
-        let at = (node.entries + index) as usize;
-        node.on |= 1 << index;
-        let v = node.v;
-        let group = &mut wheels.groups[behind[at] as usize];
-        if let Some(last) = wheel::append(group, &mut entries[at], (child, tag, v)) {
-            if last & LEAF != 0 {
-                leaves[(last & !LEAF) as usize].member.link = child;
-            } else {
-                nodes[last as usize].member.link = child;
-            }
+        let v = self.nodes[place.parent() as usize].v;
+        let entry = &mut self.entries[at as usize];
+        let group = &mut self.groups[entry.first as usize];
+        if let Some(last) = wheel::append(group, entry, (child, tag, v)) {
+            self.member_mut(last).link = child;
         }
     }
 
-    /// Takes `child` out of the scanned queue of its parent. A child of a wheel is out of it when it is chosen.
-    #[inline(always)]
-    fn take_out(&mut self, place: Place) {
-        let node = &mut self.nodes[place.parent() as usize];
-        if node.wheel == NIL {
-            node.on &= !(1 << place.slot());
-        }
-    }
-
-    /// Returns the entry of `node` that is eligible and has the earliest deadline. The clock moves to the first start if
-    /// none is eligible.
+    /// Returns the group of `node` that is eligible and has the earliest deadline. The clock moves to the first start if none is
+    /// eligible.
     #[inline(always)]
     fn choose(&mut self, node: u32) -> Option<u32> {
         let node = &mut self.nodes[node as usize];
         let (v, mut on) = (node.v, node.on);
-        if on == 0 {
-            return None;
-        }
         let entries = &self.entries[node.entries as usize..];
-        // The start, counted from the clock, and the deadline behind it: of two eligible ones the deadline decides.
-        let (mut best, mut first) = (u128::MAX, 0);
-        while on != 0 {
-            let at = on.trailing_zeros();
-            on &= on - 1;
-            let Entry { start, finish } = entries[at as usize];
-            let ahead = (start.wrapping_sub(v) as i64).max(0) as u64;
-            let key = u128::from(ahead) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63);
-            if key < best {
-                (best, first) = (key, at);
+        let mut first = on.trailing_zeros();
+        on &= on.wrapping_sub(1);
+        let Entry { start, .. } = entries.get(first as usize)?;
+        let mut ahead = (start.wrapping_sub(v) as i64).max(0) as u64;
+        if on != 0 {
+            // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
+            let key = |at: u32| {
+                let Entry { start, finish, .. } = entries[at as usize];
+                let ahead = (start.wrapping_sub(v) as i64).max(0) as u64;
+                u128::from(ahead) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
+            };
+            let mut best = key(first);
+            while on != 0 {
+                let at = on.trailing_zeros();
+                on &= on - 1;
+                let key = key(at);
+                if key < best {
+                    (best, first) = (key, at);
+                }
             }
+            ahead = (best >> 64) as u64;
         }
-        let ahead = (best >> 64) as u64;
-        if ahead > 0 {
-            node.advance(ahead);
-        }
+        node.advance(ahead);
         Some(first)
     }
 
-    /// Returns the child of `node` that is next. It stays in a scanned queue, and leaves a wheel.
+    /// Takes the next child of `at` out of its queue.
     #[inline(always)]
     fn pick(&mut self, at: u32) -> Option<u32> {
+        if self.nodes[at as usize].on == 0 {
+            return None;
+        }
         let index = self.choose(at)?;
-        let node = &self.nodes[at as usize];
-        let entry = node.entries + index;
-        if node.wheel == NIL { Some(self.behind[entry as usize]) } else { Some(self.pick_from_wheel(at, index)) }
+        let node = &mut self.nodes[at as usize];
+        if node.is_wheel {
+            return Some(self.pick_from_wheel(at, index));
+        }
+        let entry = (node.entries + index) as usize;
+        let child = self.entries[entry].first;
+        let next = self.member(child).link;
+        if next == NIL {
+            self.nodes[at as usize].on &= !(1 << index);
+        } else {
+            let start = self.member(next).tag;
+            let entry = &mut self.entries[entry];
+            entry.finish = entry.finish.wrapping_add(start.wrapping_sub(entry.start));
+            (entry.start, entry.first) = (start, next);
+        }
+        Some(child)
     }
 
     #[inline]
     fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
         loop {
-            let entry = (self.nodes[at as usize].entries + index) as usize;
-            let group = self.behind[entry] as usize;
-            let child = wheel::first(&self.wheels.groups[group], &self.entries[entry]);
-            let Member { tag, link, .. } = *self.member(child);
-            let (start, width) = (self.entries[entry].start, self.wheels.groups[group].width());
-            if !wheel::take_first(&mut self.wheels.groups[group], &mut self.entries[entry], link) {
+            let place = self.nodes[at as usize].entries + index;
+            let entry = &mut self.entries[place as usize];
+            let group = &mut self.groups[entry.first as usize];
+            let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
+            let Member { tag, link, .. } = if child & LEAF != 0 {
+                self.leaves[(child & !LEAF) as usize].member
+            } else {
+                self.nodes[child as usize].member
+            };
+            if self.looks_ahead && link & LEAF != 0 {
+                prefetch(&self.leaves, (link & !LEAF) as usize);
+            }
+            if !wheel::take_first(group, entry, link) {
                 self.nodes[at as usize].on &= !(1 << index);
             }
             if (tag.wrapping_sub(start) as i64) < width as i64 {
                 return child;
             }
             // Its tag was beyond the ring, or has grown.
-            self.put_in_wheel(child);
+            self.put(child);
             let Some(next) = self.choose(at) else { return child };
             index = next;
         }
@@ -480,18 +530,37 @@ impl Hvt {
                 if at == ROOT {
                     return None;
                 }
-                self.start_anew(at);
-                self.withdraw(at);
+                self.retreat(at);
                 at = ROOT;
                 continue;
             };
-            if self.member(child).place.is_any(Place::BLOCKED | Place::OWES) {
+            let place = self.member(child).place;
+            if child & LEAF != 0 {
+                if !place.is_any(Place::BLOCKED) {
+                    return Some(child & !LEAF);
+                }
+                self.withdraw(child);
+            } else if place.is_any(Place::BLOCKED | Place::OWES) {
                 self.detour(child);
-            } else if child & LEAF != 0 {
-                return Some(child & !LEAF);
             } else {
                 at = child;
             }
+        }
+    }
+
+    /// Handles a chosen class none of whose children can be served: it waits, and the chosen classes above it go back into
+    /// their queues, or wait as well.
+    #[cold]
+    #[inline(never)]
+    fn retreat(&mut self, mut node: u32) {
+        while node != ROOT {
+            if self.nodes[node as usize].on != 0 {
+                self.put(node);
+            } else {
+                self.start_anew(node);
+                self.withdraw(node);
+            }
+            node = self.nodes[node as usize].member.place.parent();
         }
     }
 
@@ -511,12 +580,11 @@ impl Hvt {
         }
     }
 
-    /// Takes a chosen child that cannot be served out of the queue.
+    /// Notes that a chosen child cannot be served.
     #[cold]
     #[inline(never)]
     fn withdraw(&mut self, child: u32) {
         let place = self.member(child).place;
-        self.take_out(place);
         self.leave(child, State::Waiting);
         self.nodes[place.parent() as usize].waiting += 1;
     }
@@ -646,7 +714,7 @@ impl Hvt {
     /// its queue, or waits, or is held.
     #[inline(always)]
     fn charge(&mut self, id: u32, len: u32) {
-        if !self.ceilings.is_empty() {
+        if !self.is_plain && !self.ceilings.is_empty() {
             self.charge_ceilings(id, len);
         }
         let bytes = u64::from(len);
@@ -668,7 +736,6 @@ impl Hvt {
             if ready && !place.is_any(Place::BLOCKED) {
                 self.put(child);
             } else {
-                self.take_out(place);
                 if ready || !held {
                     held = false;
                     self.leave(child, State::Waiting);
@@ -775,13 +842,15 @@ impl Hvt {
         if self.last != NIL {
             self.settle();
         }
-        if self.ceilings.next().is_some_and(|at| at <= self.now) {
-            self.release();
-        }
-        if self.urgent.any()
-            && let Some(packet) = self.send_ahead(drops)
-        {
-            return Some(packet);
+        if !self.is_plain {
+            if self.ceilings.next().is_some_and(|at| at <= self.now) {
+                self.release();
+            }
+            if self.urgent.any()
+                && let Some(packet) = self.send_ahead(drops)
+            {
+                return Some(packet);
+            }
         }
         let id = self.descend()?;
         let Some(packet) = self.leaves[id as usize].queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
@@ -864,8 +933,9 @@ impl Scheduler for Hvt {
         for node in self.nodes.iter_mut() {
             (node.v, node.on, node.era, node.waiting) = (0, 0, 0, 0);
             node.member.reset();
+            node.member.place.clear(Place::OWES);
         }
-        self.wheels.groups.iter_mut().for_each(|group| group.full = 0);
+        self.groups.iter_mut().for_each(|group| group.full = 0);
         self.last = NIL;
         self.ceilings.reset();
         self.urgent.reset();
@@ -903,14 +973,12 @@ impl Scheduler for Hvt {
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };
-        let place = |member: &Member| (member.place.constant(), member.place.is_any(Place::CRITICAL));
+        let place = |member: &Member| (member.place.parent(), member.place.is_any(Place::INNER));
         let same = |(mine, theirs): (&Leaf, &Leaf)| {
-            place(&mine.member) == place(&theirs.member)
-                && mine.queue.fits(&theirs.queue)
-                && !mine.member.place.is_any(Place::CRITICAL)
+            place(&mine.member) == place(&theirs.member) && mine.queue.fits(&theirs.queue)
         };
         let alike = |(mine, theirs): (&Node, &Node)| {
-            place(&mine.member) == place(&theirs.member) && (mine.wheel == NIL) == (theirs.wheel == NIL)
+            place(&mine.member) == place(&theirs.member) && mine.is_wheel == theirs.is_wheel
         };
         if self.leaves.len() != with.leaves.len()
             || self.nodes.len() != with.nodes.len()
@@ -919,6 +987,8 @@ impl Scheduler for Hvt {
             || !self.leaves.iter().zip(with.leaves.iter()).all(same)
             || !self.nodes.iter().zip(with.nodes.iter()).all(alike)
             || !self.ceilings.fits(&with.ceilings)
+            || self.urgent.is_for_any()
+            || with.urgent.is_for_any()
         {
             return false;
         }

@@ -2,17 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::SCANNED;
-use super::scale::Scale;
+use super::scale::{Groups, Scale};
 use super::urgent;
-use super::wheel::Keys;
 use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};
 
 /// The queue of the children of one class.
 struct Queue {
     scale: Scale,
-    /// The groups, if it is a wheel.
-    groups: Option<Keys>,
+    groups: Groups,
     largest: u64,
 }
 
@@ -26,8 +23,7 @@ impl Queue {
     fn new(tree: &Hierarchy, class: ClassId) -> Result<Self, OutOfMemory> {
         let scale = Scale::new(tree, class)?;
         let largest = u64::from(tree.link().max_packet);
-        let distances = scale.inverse.iter().map(|inverse| inverse * largest);
-        let groups = (scale.inverse.len() > SCANNED).then(|| Keys::new(distances));
+        let groups = scale.groups(largest);
         Ok(Self { scale, groups, largest })
     }
 
@@ -35,7 +31,7 @@ impl Queue {
     fn reach(&self, slot: usize) -> Reach {
         let inverse = self.scale.inverse[slot];
         let distance = inverse * self.largest;
-        let (width, of_group) = self.groups.as_ref().map_or((0, distance), |groups| groups.of(distance));
+        let (width, of_group) = self.groups.of(distance);
         let over = |units: u64| Ratio { numerator: units.into(), denominator: inverse.max(1).into() };
         Reach { ahead: over(distance + width), behind: over(of_group) }
     }

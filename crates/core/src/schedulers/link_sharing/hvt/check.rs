@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::place::{LEAF, Place, State};
-use super::{Entry, Hvt, Member, NIL, ROOT};
+use super::{Entry, Hvt, Member, NIL};
 
 /// Checks all invariants.
 ///
@@ -76,12 +76,12 @@ fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
     let node = &hvt.nodes[member.place.parent() as usize];
     let distance = member.distance(hvt.max_packet.into());
     let packet = node.rate * u64::from(hvt.max_packet);
-    let (most, width) = if node.wheel == NIL {
-        (distance, 0)
-    } else {
-        let index = hvt.wheels.group_of(node.wheel, distance);
-        let group = &hvt.wheels.groups[hvt.behind[(node.entries + index) as usize] as usize];
+    let (most, width) = if node.is_wheel {
+        let entry = &hvt.entries[(node.entries + member.place.group()) as usize];
+        let group = &hvt.groups[entry.first as usize];
         (group.distance, group.width())
+    } else {
+        (distance, 0)
     };
     let ahead = member.tag.wrapping_sub(node.v) as i64;
     if hvt.urgent.is_for_any() || (-((most + packet) as i64)..=(distance + width) as i64).contains(&ahead) {
@@ -93,42 +93,57 @@ fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
 /// Counts the children that are in the queue of `at`.
 fn listed(hvt: &Hvt, at: u32) -> Result<u32, String> {
     let node = &hvt.nodes[at as usize];
-    if node.wheel == NIL {
-        for slot in (0..64).filter(|slot| node.on >> slot & 1 != 0) {
-            let entry = (node.entries + slot) as usize;
-            let member = hvt.member(hvt.behind[entry]);
-            let Entry { start, finish } = hvt.entries[entry];
-            let due = member.tag.wrapping_add(member.distance(hvt.max_packet.into()));
-            if member.place.state() != State::Queued || (start, finish) != (member.tag, due) {
-                return Err(format!("class {:x} is not as its entry says", hvt.behind[entry]));
-            }
-        }
-        return Ok(node.on.count_ones());
-    }
     let mut count = 0;
-    for index in 0..64 {
-        let entry = (node.entries + index) as usize;
-        if node.on >> index & 1 == 0 {
+    for index in (0..64).filter(|index| node.on >> index & 1 != 0) {
+        let entry = &hvt.entries[(node.entries + index) as usize];
+        if !node.is_wheel {
+            count += list(hvt, at, entry.first)?;
+            ordered(hvt, entry)?;
             continue;
         }
-        let group = &hvt.wheels.groups[hvt.behind[entry] as usize];
+        let group = &hvt.groups[entry.first as usize];
         if group.full == 0 {
             return Err(format!("group {index} of inner class {at} is empty and listed"));
         }
         for (_, first) in group.firsts() {
-            let mut child = first;
-            while child != NIL {
-                let member = hvt.member(child);
-                if member.place.state() != State::Queued || member.place.parent() != at {
-                    return Err(format!("class {child:x} is in the wheel of inner class {at}"));
-                }
-                count += 1;
-                child = member.link;
-            }
+            count += list(hvt, at, first)?;
         }
     }
-    if at == ROOT && count == 0 && node.on != 0 {
-        return Err("the root has a group without children".into());
+    Ok(count)
+}
+
+/// Counts the children from `child` on.
+fn list(hvt: &Hvt, at: u32, mut child: u32) -> Result<u32, String> {
+    let mut count = 0;
+    while child != NIL {
+        let member = hvt.member(child);
+        if member.place.state() != State::Queued || member.place.parent() != at {
+            return Err(format!("class {child:x} is in the queue of inner class {at}"));
+        }
+        count += 1;
+        child = member.link;
     }
     Ok(count)
+}
+
+/// A list is in the order of tags, and its entry says what the first and the last are.
+fn ordered(hvt: &Hvt, entry: &Entry) -> Result<(), String> {
+    let (mut child, mut tag) = (entry.first, entry.start);
+    loop {
+        let member = hvt.member(child);
+        let due = member.tag.wrapping_add(member.distance(hvt.max_packet.into()));
+        let is_first = child == entry.first;
+        if is_first && (member.tag, due) != (entry.start, entry.finish) || (member.tag.wrapping_sub(tag) as i64) < 0 {
+            return Err(format!("class {child:x} is not as its list says: {member:?}, {entry:?}"));
+        }
+        tag = member.tag;
+        if member.link == NIL {
+            break;
+        }
+        child = member.link;
+    }
+    if (tag, child) == (entry.last, entry.tail) {
+        return Ok(());
+    }
+    Err(format!("class {child:x} is last, with {tag}: {entry:?}"))
 }

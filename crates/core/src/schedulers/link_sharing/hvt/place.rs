@@ -25,20 +25,20 @@ pub(super) struct Place(u32);
 impl Place {
     /// Its ceiling is in debt.
     pub(super) const BLOCKED: u32 = 1 << 2;
-    /// Packets below it were sent ahead and are not in its tag.
+    /// Of an inner class: packets below it were sent ahead and are not in its tag.
     pub(super) const OWES: u32 = 1 << 3;
-    /// A latency-critical leaf.
-    pub(super) const CRITICAL: u32 = 1 << 4;
+    /// Of a leaf: it is latency-critical.
+    pub(super) const CRITICAL: u32 = 1 << 3;
     /// An inner class, in the list of leaves.
-    pub(super) const INNER: u32 = 1 << 5;
-    const SLOT: u32 = 6;
+    pub(super) const INNER: u32 = 1 << 4;
+    const GROUP: u32 = 5;
     const PARENT: u32 = 11;
     /// Largest number of inner classes.
     pub(super) const MOST_PARENTS: usize = 1 << (32 - Self::PARENT);
 
-    /// A class at `slot`, below 32, of the inner class `parent`, with constant `flags`.
-    pub(super) const fn new(parent: u32, slot: u32, flags: u32) -> Self {
-        Self(parent << Self::PARENT | slot << Self::SLOT | flags)
+    /// A class in `group`, below 64, of the children of the inner class `parent`, with constant `flags`.
+    pub(super) const fn new(parent: u32, group: u32, flags: u32) -> Self {
+        Self(parent << Self::PARENT | group << Self::GROUP | flags)
     }
 
     #[inline(always)]
@@ -47,8 +47,14 @@ impl Place {
     }
 
     #[inline(always)]
-    pub(super) const fn slot(self) -> u32 {
-        self.0 >> Self::SLOT & 31
+    pub(super) const fn group(self) -> u32 {
+        self.0 >> Self::GROUP & 63
+    }
+
+    /// Moves it into the group of `other`.
+    pub(super) const fn set_group(&mut self, other: Self) {
+        let mask = 63 << Self::GROUP;
+        self.0 = self.0 & !mask | other.0 & mask;
     }
 
     #[inline(always)]
@@ -82,20 +88,15 @@ impl Place {
         self.0 &= !flag;
     }
 
-    /// As it was made.
+    /// As it was made, except the mark of a leaf that is latency-critical and of an inner class that owes.
     pub(super) const fn reset(&mut self) {
-        self.0 &= !(3 | Self::BLOCKED | Self::OWES);
-    }
-
-    /// Returns its constant part.
-    pub(super) const fn constant(self) -> u32 {
-        self.0 & !(3 | Self::BLOCKED | Self::OWES)
+        self.0 &= !(3 | Self::BLOCKED);
     }
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = self.0 >> 2 & 15;
-        write!(f, "{:?} at {} of {}, flags {flags:04b}", self.state(), self.slot(), self.parent())
+        let flags = self.0 >> 2 & 7;
+        write!(f, "{:?} in group {} of {}, flags {flags:03b}", self.state(), self.group(), self.parent())
     }
 }

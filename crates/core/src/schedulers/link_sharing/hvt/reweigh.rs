@@ -8,7 +8,7 @@
 use core::mem::swap;
 
 use super::place::{Place, State};
-use super::{Hvt, Member, NIL, Node};
+use super::{Entry, Hvt, Member, NIL, Node};
 
 impl Hvt {
     /// Adopts the weights of `with`, which was made for the same classes and never used. Allocates nothing.
@@ -27,35 +27,31 @@ impl Hvt {
         }
         // Now `with` has what was, except the inverse weights of members.
         swap(&mut self.entries, &mut with.entries);
-        swap(&mut self.behind, &mut with.behind);
-        swap(&mut self.wheels, &mut with.wheels);
+        swap(&mut self.groups, &mut with.groups);
         swap(&mut self.reaches, &mut with.reaches);
         for (mine, theirs) in self.nodes.iter_mut().zip(with.nodes.iter_mut()) {
             swap(&mut mine.entries, &mut theirs.entries);
-            swap(&mut mine.wheel, &mut theirs.wheel);
             swap(&mut mine.rate, &mut theirs.rate);
         }
         for at in 0..self.leaves.len() {
             if !leaves(self, at).place.is_any(Place::INNER) {
-                self.leaves[at].member = self.converted(with, leaves(self, at), leaves(with, at).inverse);
+                self.leaves[at].member = self.converted(with, leaves(self, at), leaves(with, at));
             }
         }
         for at in 1..self.nodes.len() {
-            self.nodes[at].member = self.converted(with, nodes(self, at), nodes(with, at).inverse);
+            self.nodes[at].member = self.converted(with, nodes(self, at), nodes(with, at));
         }
         for at in 0..self.nodes.len() {
             if with.nodes[at].waiting == 0 {
                 self.take_queue(with, at);
-            } else if self.nodes[at].wheel == NIL {
-                self.put_all_again(at);
             } else {
-                self.put_into_new_wheel(with, at);
+                self.put_all_again(with, at);
             }
         }
     }
 
-    /// Returns `member` with the inverse weight `inverse`, if its parent is marked in `was`.
-    fn converted(&self, was: &Self, member: Member, inverse: u64) -> Member {
+    /// Returns `member` with the weight and the group of `with`, if its parent is marked in `was`.
+    fn converted(&self, was: &Self, mut member: Member, with: Member) -> Member {
         let at = member.place.parent() as usize;
         let (node, before) = (&self.nodes[at], &was.nodes[at]);
         if before.waiting == 0 {
@@ -63,48 +59,51 @@ impl Hvt {
         }
         let tag = if member.place.state() == State::Queued { member.tag } else { member.lifted(node) };
         let ahead = (tag.wrapping_sub(node.v) as i64).max(0) as u64;
-        let distance = inverse * u64::from(self.max_packet);
+        let distance = with.inverse * u64::from(self.max_packet);
         let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
         let tag = node.v.wrapping_add(ahead.min(distance.into()) as u64);
         let link = if member.place.state() == State::Queued { member.link } else { node.era };
-        Member { tag, inverse, link, ..member }
+        member.place.set_group(with.place);
+        Member { tag, inverse: with.inverse, link, ..member }
     }
 
     /// Takes the queue that inner class `at` had.
     fn take_queue(&mut self, was: &mut Self, at: usize) {
         let (mine, theirs) = (range(&self.nodes, at, self.entries.len()), range(&was.nodes, at, was.entries.len()));
         for (mine, theirs) in mine.zip(theirs) {
-            self.entries[mine] = was.entries[theirs];
-            if self.nodes[at].wheel != NIL {
-                let (new, old) = (self.behind[mine] as usize, was.behind[theirs] as usize);
-                swap(&mut self.wheels.groups[new], &mut was.wheels.groups[old]);
+            if self.nodes[at].is_wheel {
+                let (new, old) = (self.entries[mine].first as usize, was.entries[theirs].first as usize);
+                swap(&mut self.groups[new], &mut was.groups[old]);
+                self.entries[mine] = Entry { first: new as u32, ..was.entries[theirs] };
+            } else {
+                self.entries[mine] = was.entries[theirs];
             }
         }
     }
 
-    /// Puts each child that is in the scanned queue of `at` there again, by its new tag.
-    fn put_all_again(&mut self, at: usize) {
-        let Node { mut on, entries, .. } = self.nodes[at];
-        while on != 0 {
-            let child = self.behind[(entries + on.trailing_zeros()) as usize];
-            on &= on - 1;
-            self.put(child);
-        }
-    }
-
-    /// Puts each child that was in the wheel of `at` into the new one.
-    fn put_into_new_wheel(&mut self, was: &mut Self, at: usize) {
+    /// Puts each child that was in the queue of `at` into the new one.
+    fn put_all_again(&mut self, was: &mut Self, at: usize) {
+        let Node { mut on, is_wheel, .. } = self.nodes[at];
+        let entries = was.nodes[at].entries as usize;
         self.nodes[at].on = 0;
-        for entry in range(&was.nodes, at, was.entries.len()) {
-            let group = &mut was.wheels.groups[was.behind[entry] as usize];
-            while let Some(first) = group.take_any() {
-                let mut child = first;
-                while child != NIL {
-                    let next = self.member(child).link;
-                    self.put(child);
-                    child = next;
-                }
+        while on != 0 {
+            let entry = was.entries[entries + on.trailing_zeros() as usize];
+            on &= on - 1;
+            if !is_wheel {
+                self.put_list(entry.first);
+                continue;
             }
+            while let Some(first) = was.groups[entry.first as usize].take_any() {
+                self.put_list(first);
+            }
+        }
+    }
+
+    fn put_list(&mut self, mut child: u32) {
+        while child != NIL {
+            let next = self.member(child).link;
+            self.put(child);
+            child = next;
         }
     }
 }

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 
 use super::{Entry, NIL};
 use crate::contract::OutOfMemory;
-use crate::parts::memory::{Stack, bytes_of, filled};
+use crate::parts::memory::{bytes_of, filled};
 
 const SLOTS: u32 = 64;
 /// A slot is at most this part of the distance of its group.
@@ -23,12 +23,6 @@ const ROOT_OF_TWO: u64 = 0xb504_f333_f9de_6484;
 fn key(distance: u64) -> u32 {
     let octave = distance.ilog2();
     2 * octave + u32::from(distance > ROOT_OF_TWO >> (63 - octave))
-}
-
-/// Returns the place of the half octave of `distance` behind the half octave `first`.
-#[inline(always)]
-fn place(distance: u64, first: u32) -> usize {
-    key(distance).saturating_sub(first) as usize % MOST_GROUPS
 }
 
 /// First and last child of a slot; undefined while it is empty.
@@ -54,7 +48,7 @@ pub(super) struct Group {
 
 impl Group {
     /// Makes one for children whose largest distance is `most`. `packet` is the virtual time of a largest packet.
-    fn new(most: u64, packet: u64) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(most: u64, packet: u64) -> Result<Self, OutOfMemory> {
         let (shift, distance) = shape(most);
         Ok(Self {
             full: 0,
@@ -101,13 +95,6 @@ impl Group {
     }
 }
 
-/// The groups of all wheels, and which group a child of a wheel is in.
-#[derive(Debug)]
-pub(super) struct Wheels {
-    pub(super) groups: Stack<Group>,
-    keys: Stack<(u32, [u8; MOST_GROUPS])>,
-}
-
 /// The groups of one wheel by the half octave of a distance.
 #[derive(Debug)]
 pub(super) struct Keys {
@@ -139,9 +126,18 @@ impl Keys {
         keys
     }
 
-    #[inline(always)]
+    /// Returns the index of the group for `distance`.
+    pub(super) fn group_of(&self, distance: u64) -> u32 {
+        self.group[self.at(distance)].into()
+    }
+
+    /// Returns the largest distance of each group.
+    pub(super) fn most(&self) -> &[u64] {
+        &self.most[..self.groups]
+    }
+
     fn at(&self, distance: u64) -> usize {
-        place(distance, self.first)
+        key(distance).saturating_sub(self.first) as usize % MOST_GROUPS
     }
 
     /// Returns the width of the slots, and the distance, of the group for `distance`.
@@ -157,52 +153,14 @@ fn shape(most: u64) -> (u32, u64) {
     (shift, most + (1 << shift))
 }
 
-impl Wheels {
-    pub(super) fn new(wheels: usize, groups: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { groups: Stack::with_room(groups)?, keys: Stack::with_room(wheels)? })
-    }
+/// Upper bound, in bytes, of the memory of the groups of a wheel with `children` children.
+pub(super) fn memory(children: usize) -> u64 {
+    (bytes_of::<Group>(1) + bytes_of::<Slot>(SLOTS as usize)) * most_groups(children) as u64
+}
 
-    /// Number of groups for children of these distances.
-    pub(super) fn groups_for(distances: impl Iterator<Item = u64> + Clone) -> usize {
-        Keys::new(distances).groups
-    }
-
-    /// Upper bound, in bytes, of the memory of a wheel with `children` children, without the entries of its groups.
-    pub(super) fn memory(children: usize) -> u64 {
-        let group = bytes_of::<Group>(1) + bytes_of::<Slot>(SLOTS as usize);
-        bytes_of::<(u32, [u8; MOST_GROUPS])>(1) + group * Self::most_groups(children) as u64
-    }
-
-    /// Upper bound of the number of groups for `children` children.
-    pub(super) fn most_groups(children: usize) -> usize {
-        children.min(MOST_GROUPS)
-    }
-
-    /// Adds the wheel of children of these distances. Returns its number; `group` is called with the number of each group.
-    ///
-    /// # Errors
-    /// Fails if there is not enough memory.
-    pub(super) fn add(
-        &mut self,
-        distances: impl Iterator<Item = u64> + Clone,
-        packet: u64,
-        mut group: impl FnMut(u32),
-    ) -> Result<u32, OutOfMemory> {
-        let keys = Keys::new(distances);
-        for &most in &keys.most[..keys.groups] {
-            group(self.groups.len() as u32);
-            self.groups.push(Group::new(most, packet)?);
-        }
-        self.keys.push((keys.first, keys.group));
-        Ok(self.keys.len() as u32 - 1)
-    }
-
-    /// Returns the index of the group for `distance` among those of the wheel.
-    #[inline(always)]
-    pub(super) fn group_of(&self, wheel: u32, distance: u64) -> u32 {
-        let (first, group) = &self.keys[wheel as usize];
-        group[place(distance, *first)].into()
-    }
+/// Upper bound of the number of groups of a wheel with `children` children.
+pub(super) fn most_groups(children: usize) -> usize {
+    children.min(MOST_GROUPS)
 }
 
 /// Appends `child`, with the tag `tag`, to its slot of `group`, whose entry at its parent is `entry`, at the virtual time
@@ -218,7 +176,7 @@ pub(super) fn append(group: &mut Group, entry: &mut Entry, (child, tag, v): (u32
     }
     slot.last = child;
     if group.full == 0 || (start.wrapping_sub(entry.start) as i64) < 0 {
-        *entry = Entry { start, finish: start.wrapping_add(group.distance) };
+        (entry.start, entry.finish) = (start, start.wrapping_add(group.distance));
     }
     group.full |= 1 << bit;
     last
@@ -245,7 +203,7 @@ pub(super) fn take_first(group: &mut Group, entry: &mut Entry, next: u32) -> boo
     }
     let ahead = group.full.rotate_right(bit).trailing_zeros();
     let start = entry.start.wrapping_add(u64::from(ahead) << group.shift);
-    *entry = Entry { start, finish: start.wrapping_add(group.distance) };
+    (entry.start, entry.finish) = (start, start.wrapping_add(group.distance));
     true
 }
 
@@ -265,6 +223,6 @@ mod tests {
     #[test]
     fn children_of_one_weight_have_a_group_with_a_sixteenth_more_than_their_distance() {
         let keys = Keys::new([1u64 << 30; 30].into_iter());
-        assert_eq!((keys.groups, keys.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
+        assert_eq!((keys.most().len(), keys.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
     }
 }
