@@ -128,7 +128,7 @@ struct Member {
     tag: u64,
     inverse: u64,
     place: Place,
-    /// In a slot of a wheel: the next child in it. While the class is not in the queue: the era in which it left.
+    /// In a slot of a wheel: the next child there. While the class is not in the queue: the era in which it left.
     link: u32,
 }
 
@@ -150,7 +150,7 @@ impl Member {
     /// Returns its tag if it comes into the queue of `node` now: in no case behind its clock.
     #[inline(always)]
     const fn lifted(&self, node: &Node) -> u64 {
-        let is_past = node.era.wrapping_sub(self.link) >= 2 || node.v.wrapping_sub(self.tag) as i64 > 0;
+        let is_past = node.era().wrapping_sub(self.link) >= 2 || node.v.wrapping_sub(self.tag) as i64 > 0;
         if is_past { node.v } else { self.tag }
     }
 }
@@ -173,7 +173,8 @@ struct Node {
     rate: u64,
     /// The groups that are not empty.
     on: u64,
-    era: u32,
+    /// The upper bits of the clock.
+    high: u32,
     /// Children that are backlogged and not in the queue.
     waiting: u32,
     /// The first of its entries.
@@ -189,10 +190,15 @@ impl Node {
     /// Moves the clock by `units`.
     #[inline(always)]
     const fn advance(&mut self, units: u64) {
-        let v = self.v.wrapping_add(units);
-        let eras = (v >> ERA).wrapping_sub(self.v >> ERA) & 15;
-        self.era = self.era.wrapping_add(eras as u32);
+        let (v, wraps) = self.v.overflowing_add(units);
         self.v = v;
+        self.high = self.high.wrapping_add(wraps as u32);
+    }
+
+    /// Returns the number of the era.
+    #[inline(always)]
+    const fn era(&self) -> u32 {
+        self.high << (u64::BITS - ERA) | (self.v >> ERA) as u32
     }
 }
 
@@ -202,11 +208,84 @@ struct Entry {
     /// Of the first child: the start, and the deadline.
     start: u64,
     finish: u64,
-    /// The tag of the last child.
-    last: u64,
-    /// The first child; the number of the group of a wheel.
-    first: u32,
-    tail: u32,
+    /// The first place of its list, which is a ring; of a wheel, the number of the group.
+    base: u32,
+    /// Places of the list.
+    room: u8,
+    head: u8,
+    len: u8,
+}
+
+/// A place in the list of a group.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    tag: u64,
+    child: u32,
+}
+
+impl Entry {
+    const fn new(base: u32, room: u8) -> Self {
+        Self { start: 0, finish: 0, base, room, head: 0, len: 0 }
+    }
+
+    /// Returns the index of the place `place` behind the first.
+    #[inline(always)]
+    fn at(&self, place: u8) -> usize {
+        let place = u32::from(self.head) + u32::from(place);
+        let room = u32::from(self.room);
+        (self.base + if place >= room { place - room } else { place }) as usize
+    }
+
+    /// Puts `child` into the list in the order of tags, behind equal ones.
+    #[inline(always)]
+    fn insert(&mut self, items: &mut [Item], (child, tag, distance): (u32, u64, u64)) {
+        if self.len == 0 {
+            items[self.at(0)] = Item { tag, child };
+            (self.start, self.finish, self.len) = (tag, tag.wrapping_add(distance), 1);
+        } else if tag.wrapping_sub(items[self.at(self.len - 1)].tag) as i64 >= 0 {
+            items[self.at(self.len)] = Item { tag, child };
+            self.len += 1;
+        } else {
+            self.insert_between(items, Item { tag, child });
+        }
+    }
+
+    /// Puts `item` before the last.
+    #[inline(never)]
+    fn insert_between(&mut self, items: &mut [Item], item: Item) {
+        let mut place = self.len;
+        while place > 0 {
+            let before = items[self.at(place - 1)];
+            if item.tag.wrapping_sub(before.tag) as i64 >= 0 {
+                break;
+            }
+            items[self.at(place)] = before;
+            place -= 1;
+        }
+        items[self.at(place)] = item;
+        self.len += 1;
+        if place == 0 {
+            self.begin_at(item.tag);
+        }
+    }
+
+    /// Takes out the first child of a list that is not empty.
+    #[inline(always)]
+    fn pop(&mut self, items: &[Item]) -> u32 {
+        let child = items[self.at(0)].child;
+        self.len -= 1;
+        self.head = if self.head + 1 == self.room { 0 } else { self.head + 1 };
+        if self.len > 0 {
+            self.begin_at(items[self.at(0)].tag);
+        }
+        child
+    }
+
+    #[inline(always)]
+    const fn begin_at(&mut self, start: u64) {
+        self.finish = self.finish.wrapping_add(start.wrapping_sub(self.start));
+        self.start = start;
+    }
 }
 
 /// The scheduler.
@@ -216,6 +295,8 @@ pub struct Hvt {
     leaves: Stack<Leaf>,
     nodes: Stack<Node>,
     entries: Stack<Entry>,
+    /// The lists of all groups that are not of wheels.
+    items: Stack<Item>,
     /// The groups of wheels.
     groups: Stack<Group>,
     /// By inner class, 2 to this power is at least the distance of each child.
@@ -252,12 +333,16 @@ impl Hvt {
         }
         let child_of = |class: ClassId| if tree.is_leaf(class) { class.0 | LEAF } else { numbers[class.index()] };
         // First to know how much room they take.
-        let (mut entries, mut groups) = (0, 0);
+        let (mut entries, mut items, mut groups) = (0, 0, 0);
         for class in parents() {
             let scale = Scale::new(tree, class)?;
             let count = scale.groups(largest).count();
             entries += count;
-            groups += if scale.inverse.len() > SCANNED { count } else { 0 };
+            if scale.inverse.len() > SCANNED {
+                groups += count;
+            } else {
+                items += scale.inverse.len();
+            }
         }
         let mut slab = PacketSlab::for_tree(tree)?;
         let mut leaves = Stack::with_room(tree.len())?;
@@ -269,6 +354,7 @@ impl Hvt {
             leaves,
             nodes: Stack::with_room(inner)?,
             entries: Stack::with_room(entries)?,
+            items: Stack::with_room(items)?,
             groups: Stack::with_room(groups)?,
             reaches: filled(inner, 0)?,
             slab,
@@ -283,7 +369,7 @@ impl Hvt {
         hvt.is_plain = hvt.ceilings.is_empty() && !hvt.urgent.is_for_any();
         for _ in 0..inner {
             let member = Member::NONE;
-            let node = Node { v: 0, rate: 0, on: 0, era: 0, waiting: 0, entries: 0, is_wheel: false, member };
+            let node = Node { v: 0, rate: 0, on: 0, high: 0, waiting: 0, entries: 0, is_wheel: false, member };
             hvt.nodes.push(node);
         }
         for (number, class) in (0u32..).zip(parents()) {
@@ -308,11 +394,15 @@ impl Hvt {
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
         node.is_wheel = children.len() > SCANNED;
         for &most in groups.most() {
-            let first = if node.is_wheel { self.groups.len() as u32 } else { NIL };
             if node.is_wheel {
+                self.entries.push(Entry::new(self.groups.len() as u32, 0));
                 self.groups.push(Group::new(most, largest * scale.rate)?);
+            } else {
+                let base = self.items.len() as u32;
+                let room = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
+                (0..room).for_each(|_| self.items.push(Item { tag: 0, child: NIL }));
+                self.entries.push(Entry::new(base, room as u8));
             }
-            self.entries.push(Entry { start: 0, finish: 0, last: 0, first, tail: NIL });
         }
         self.reaches[number as usize] = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2) as u8;
         for (&child, &inverse) in children.iter().zip(&scale.inverse) {
@@ -331,12 +421,11 @@ impl Hvt {
             .filter(|&children| children > 0)
             .map(|children| {
                 most = most.max(children);
-                let (entries, groups) = if children > SCANNED {
-                    (wheel::most_groups(children), wheel::memory(children))
+                if children > SCANNED {
+                    bytes_of::<Entry>(wheel::most_groups(children)) + wheel::memory(children)
                 } else {
-                    (children, 0)
-                };
-                bytes_of::<Entry>(entries) + groups
+                    bytes_of::<(Entry, Item)>(children)
+                }
             })
             .sum();
         bytes_of::<Leaf>(tree.len())
@@ -373,63 +462,30 @@ impl Hvt {
 /// The queues of inner classes.
 impl Hvt {
     /// Puts `child` into the queue of its parent, by its tag.
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, child: u32) {
-        let Member { tag, inverse, place, .. } = *self.member(child);
-        let node = &mut self.nodes[place.parent() as usize];
-        let bit = 1 << place.group();
-        let was_on = node.on & bit != 0;
-        node.on |= bit;
-        let at = node.entries + place.group();
-        if node.is_wheel {
-            return self.put_in_wheel(child, at);
-        }
-        let entry = &mut self.entries[at as usize];
-        if !was_on {
-            let finish = tag.wrapping_add(inverse * u64::from(self.max_packet));
-            *entry = Entry { start: tag, finish, last: tag, first: child, tail: child };
-        } else if tag.wrapping_sub(entry.last) as i64 >= 0 {
-            let before = entry.tail;
-            (entry.last, entry.tail) = (tag, child);
-            self.member_mut(before).link = child;
-        } else {
-            return self.put_between(child, at);
-        }
-        self.member_mut(child).link = NIL;
+        let member = *self.member(child);
+        self.put_member(child, member);
     }
 
-    /// Puts `child` into the list of its group, not behind the last.
-    #[inline(never)]
-    fn put_between(&mut self, child: u32, at: u32) {
-        let Member { tag, .. } = *self.member(child);
-        let Entry { first, start, finish, .. } = self.entries[at as usize];
-        let is_before = |other: u64| (tag.wrapping_sub(other) as i64) < 0;
-        if is_before(start) {
-            let entry = &mut self.entries[at as usize];
-            (entry.start, entry.finish, entry.first) = (tag, tag.wrapping_add(finish.wrapping_sub(start)), child);
-            self.member_mut(child).link = first;
-            return;
+    #[inline(always)]
+    fn put_member(&mut self, child: u32, Member { tag, inverse, place, .. }: Member) {
+        let node = &mut self.nodes[place.parent() as usize];
+        node.on |= 1 << place.group();
+        let at = node.entries + place.group();
+        if node.is_wheel {
+            return self.put_in_wheel((child, tag), place, at);
         }
-        // Behind those with the same tag.
-        let mut before = first;
-        loop {
-            let next = self.member(before).link;
-            if next == NIL || is_before(self.member(next).tag) {
-                self.member_mut(before).link = child;
-                self.member_mut(child).link = next;
-                return;
-            }
-            before = next;
-        }
+        let distance = inverse * u64::from(self.max_packet);
+        self.entries[at as usize].insert(&mut self.items, (child, tag, distance));
     }
 
     #[inline]
-    fn put_in_wheel(&mut self, child: u32, at: u32) {
-        let Member { tag, place, .. } = *self.member(child);
+    fn put_in_wheel(&mut self, (child, tag): (u32, u64), place: Place, at: u32) {
         self.member_mut(child).link = NIL;
         let v = self.nodes[place.parent() as usize].v;
         let entry = &mut self.entries[at as usize];
-        let group = &mut self.groups[entry.first as usize];
+        let group = &mut self.groups[entry.base as usize];
         if let Some(last) = wheel::append(group, entry, (child, tag, v)) {
             self.member_mut(last).link = child;
         }
@@ -441,12 +497,15 @@ impl Hvt {
     fn choose(&mut self, node: u32) -> Option<u32> {
         let node = &mut self.nodes[node as usize];
         let (v, mut on) = (node.v, node.on);
-        let entries = &self.entries[node.entries as usize..];
+        if on == 0 {
+            return None;
+        }
         let mut first = on.trailing_zeros();
-        on &= on.wrapping_sub(1);
-        let Entry { start, .. } = entries.get(first as usize)?;
+        on &= on - 1;
+        let Entry { start, .. } = self.entries[(node.entries + first) as usize];
         let mut ahead = (start.wrapping_sub(v) as i64).max(0) as u64;
         if on != 0 {
+            let entries = &self.entries[node.entries as usize..];
             // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
             let key = |at: u32| {
                 let Entry { start, finish, .. } = entries[at as usize];
@@ -471,24 +530,15 @@ impl Hvt {
     /// Takes the next child of `at` out of its queue.
     #[inline(always)]
     fn pick(&mut self, at: u32) -> Option<u32> {
-        if self.nodes[at as usize].on == 0 {
-            return None;
-        }
         let index = self.choose(at)?;
         let node = &mut self.nodes[at as usize];
         if node.is_wheel {
             return Some(self.pick_from_wheel(at, index));
         }
-        let entry = (node.entries + index) as usize;
-        let child = self.entries[entry].first;
-        let next = self.member(child).link;
-        if next == NIL {
-            self.nodes[at as usize].on &= !(1 << index);
-        } else {
-            let start = self.member(next).tag;
-            let entry = &mut self.entries[entry];
-            entry.finish = entry.finish.wrapping_add(start.wrapping_sub(entry.start));
-            (entry.start, entry.first) = (start, next);
+        let entry = &mut self.entries[(node.entries + index) as usize];
+        let child = entry.pop(&self.items);
+        if entry.len == 0 {
+            node.on &= !(1 << index);
         }
         Some(child)
     }
@@ -498,7 +548,7 @@ impl Hvt {
         loop {
             let place = self.nodes[at as usize].entries + index;
             let entry = &mut self.entries[place as usize];
-            let group = &mut self.groups[entry.first as usize];
+            let group = &mut self.groups[entry.base as usize];
             let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
             let Member { tag, link, .. } = if child & LEAF != 0 {
                 self.leaves[(child & !LEAF) as usize].member
@@ -534,17 +584,13 @@ impl Hvt {
                 at = ROOT;
                 continue;
             };
-            let place = self.member(child).place;
-            if child & LEAF != 0 {
-                if !place.is_any(Place::BLOCKED) {
-                    return Some(child & !LEAF);
-                }
-                self.withdraw(child);
-            } else if place.is_any(Place::BLOCKED | Place::OWES) {
-                self.detour(child);
-            } else {
-                at = child;
+            if !self.is_plain && self.detour(child) {
+                continue;
             }
+            if child & LEAF != 0 {
+                return Some(child & !LEAF);
+            }
+            at = child;
         }
     }
 
@@ -564,20 +610,22 @@ impl Hvt {
         }
     }
 
-    /// Handles a chosen child that has been blocked since it was put into the queue, or that owes.
-    #[cold]
-    #[inline(never)]
-    fn detour(&mut self, child: u32) {
+    /// Handles a chosen child that has been blocked since it was put into the queue, or that owes. Returns false for any other.
+    fn detour(&mut self, child: u32) -> bool {
         let place = self.member(child).place;
         if place.is_any(Place::BLOCKED) {
             self.withdraw(child);
-        } else {
-            let owed = self.urgent.settle(child);
-            let member = self.member_mut(child);
-            member.place.clear(Place::OWES);
-            member.tag = member.tag.wrapping_add(owed);
-            self.put(child);
+            return true;
         }
+        if child & LEAF != 0 || !place.is_any(Place::OWES) {
+            return false;
+        }
+        let owed = self.urgent.settle(child);
+        let member = self.member_mut(child);
+        member.place.clear(Place::OWES);
+        member.tag = member.tag.wrapping_add(owed);
+        self.put(child);
+        true
     }
 
     /// Notes that a chosen child cannot be served.
@@ -592,7 +640,7 @@ impl Hvt {
     /// Notes that `child` is not in the queue.
     #[inline(always)]
     fn leave(&mut self, child: u32, state: State) {
-        let era = self.nodes[self.member(child).place.parent() as usize].era;
+        let era = self.nodes[self.member(child).place.parent() as usize].era();
         let member = self.member_mut(child);
         member.place.set_state(state);
         member.link = era;
@@ -718,41 +766,50 @@ impl Hvt {
             self.charge_ceilings(id, len);
         }
         let bytes = u64::from(len);
-        let leaf = &self.leaves[id as usize];
+        let leaf = &mut self.leaves[id as usize];
         let mut ready = !leaf.queue.is_empty();
+        leaf.member.tag = leaf.member.tag.wrapping_add(bytes * leaf.member.inverse);
+        let mut member = leaf.member;
         if !ready {
             self.last = id;
-            if leaf.member.place.is_any(Place::CRITICAL) {
+            if !self.is_plain && member.place.is_any(Place::CRITICAL) {
                 self.urgent.emptied(id);
             }
         }
         let (mut child, mut held) = (id | LEAF, !ready);
         loop {
-            let member = self.member_mut(child);
-            member.tag = member.tag.wrapping_add(bytes * member.inverse);
-            let place = member.place;
-            let node = &mut self.nodes[place.parent() as usize];
+            let parent = member.place.parent();
+            let node = &mut self.nodes[parent as usize];
             node.advance(bytes * node.rate);
-            if ready && !place.is_any(Place::BLOCKED) {
-                self.put(child);
+            if ready && !member.place.is_any(Place::BLOCKED) {
+                self.put_member(child, member);
             } else {
-                if ready || !held {
-                    held = false;
-                    self.leave(child, State::Waiting);
-                    if !ready {
-                        self.start_anew(child);
-                    }
-                    self.nodes[place.parent() as usize].waiting += 1;
-                } else {
-                    self.leave(child, State::Held);
-                }
+                held &= !ready;
+                self.stay_out(child, ready, held);
             }
-            child = place.parent();
-            if child == ROOT {
+            if parent == ROOT {
                 return;
             }
-            ready = self.nodes[child as usize].on != 0;
+            let node = &mut self.nodes[parent as usize];
+            node.member.tag = node.member.tag.wrapping_add(bytes * node.member.inverse);
+            (child, member) = (parent, node.member);
+            ready = node.on != 0;
             held &= !ready;
+        }
+    }
+
+    /// Notes that a class that has sent a packet does not go back into its queue: it is held until the packet has left, or
+    /// it waits.
+    #[inline]
+    fn stay_out(&mut self, child: u32, ready: bool, held: bool) {
+        if held {
+            return self.leave(child, State::Held);
+        }
+        self.leave(child, State::Waiting);
+        let parent = self.member(child).place.parent();
+        self.nodes[parent as usize].waiting += 1;
+        if !ready {
+            self.start_anew(child);
         }
     }
 
@@ -821,7 +878,7 @@ impl Hvt {
                     self.urgent.owe(child, units);
                     self.member_mut(child).place.set(Place::OWES);
                 } else {
-                    let (v, era) = (node.v, node.era);
+                    let (v, era) = (node.v, node.era());
                     let ahead = member.lifted(node).wrapping_sub(v).saturating_add(units).min(1 << ERA);
                     let member = self.member_mut(child);
                     (member.tag, member.link) = (v.wrapping_add(ahead), era);
@@ -931,10 +988,11 @@ impl Scheduler for Hvt {
             leaf.member.reset();
         }
         for node in self.nodes.iter_mut() {
-            (node.v, node.on, node.era, node.waiting) = (0, 0, 0, 0);
+            (node.v, node.on, node.high, node.waiting) = (0, 0, 0, 0);
             node.member.reset();
             node.member.place.clear(Place::OWES);
         }
+        self.entries.iter_mut().for_each(|entry| entry.len = 0);
         self.groups.iter_mut().for_each(|group| group.full = 0);
         self.last = NIL;
         self.ceilings.reset();

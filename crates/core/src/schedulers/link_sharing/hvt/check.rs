@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::place::{LEAF, Place, State};
-use super::{Entry, Hvt, Member, NIL};
+use super::{Entry, Hvt, Item, Member, NIL};
 
 /// Checks all invariants.
 ///
@@ -78,7 +78,7 @@ fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
     let packet = node.rate * u64::from(hvt.max_packet);
     let (most, width) = if node.is_wheel {
         let entry = &hvt.entries[(node.entries + member.place.group()) as usize];
-        let group = &hvt.groups[entry.first as usize];
+        let group = &hvt.groups[entry.base as usize];
         (group.distance, group.width())
     } else {
         (distance, 0)
@@ -97,11 +97,10 @@ fn listed(hvt: &Hvt, at: u32) -> Result<u32, String> {
     for index in (0..64).filter(|index| node.on >> index & 1 != 0) {
         let entry = &hvt.entries[(node.entries + index) as usize];
         if !node.is_wheel {
-            count += list(hvt, at, entry.first)?;
-            ordered(hvt, entry)?;
+            count += ordered(hvt, at, entry)?;
             continue;
         }
-        let group = &hvt.groups[entry.first as usize];
+        let group = &hvt.groups[entry.base as usize];
         if group.full == 0 {
             return Err(format!("group {index} of inner class {at} is empty and listed"));
         }
@@ -112,38 +111,38 @@ fn listed(hvt: &Hvt, at: u32) -> Result<u32, String> {
     Ok(count)
 }
 
-/// Counts the children from `child` on.
+/// Counts the children of a wheel from `child` on.
 fn list(hvt: &Hvt, at: u32, mut child: u32) -> Result<u32, String> {
     let mut count = 0;
     while child != NIL {
-        let member = hvt.member(child);
-        if member.place.state() != State::Queued || member.place.parent() != at {
-            return Err(format!("class {child:x} is in the queue of inner class {at}"));
-        }
+        queued(hvt, at, child)?;
         count += 1;
-        child = member.link;
+        child = hvt.member(child).link;
     }
     Ok(count)
 }
 
-/// A list is in the order of tags, and its entry says what the first and the last are.
-fn ordered(hvt: &Hvt, entry: &Entry) -> Result<(), String> {
-    let (mut child, mut tag) = (entry.first, entry.start);
-    loop {
-        let member = hvt.member(child);
-        let due = member.tag.wrapping_add(member.distance(hvt.max_packet.into()));
-        let is_first = child == entry.first;
-        if is_first && (member.tag, due) != (entry.start, entry.finish) || (member.tag.wrapping_sub(tag) as i64) < 0 {
-            return Err(format!("class {child:x} is not as its list says: {member:?}, {entry:?}"));
-        }
-        tag = member.tag;
-        if member.link == NIL {
-            break;
-        }
-        child = member.link;
-    }
-    if (tag, child) == (entry.last, entry.tail) {
+fn queued(hvt: &Hvt, at: u32, child: u32) -> Result<(), String> {
+    let place = hvt.member(child).place;
+    if place.state() == State::Queued && place.parent() == at {
         return Ok(());
     }
-    Err(format!("class {child:x} is last, with {tag}: {entry:?}"))
+    Err(format!("class {child:x} is in the queue of inner class {at}: {place:?}"))
+}
+
+/// Counts the children of a list, which is in the order of tags, and whose entry says when the first is due.
+fn ordered(hvt: &Hvt, at: u32, entry: &Entry) -> Result<u32, String> {
+    let mut before = None;
+    for place in 0..entry.len {
+        let Item { tag, child } = hvt.items[entry.at(place)];
+        let member = hvt.member(child);
+        queued(hvt, at, child)?;
+        let due = tag.wrapping_add(member.distance(hvt.max_packet.into()));
+        let is_late = before.is_some_and(|before| (tag.wrapping_sub(before) as i64) < 0);
+        if member.tag != tag || is_late || place == 0 && (tag, due) != (entry.start, entry.finish) {
+            return Err(format!("class {child:x} is not as its list says: {member:?}, {entry:?}"));
+        }
+        before = Some(tag);
+    }
+    if entry.len == 0 { Err(format!("a list of inner class {at} is empty and listed")) } else { Ok(entry.len.into()) }
 }

@@ -27,6 +27,7 @@ impl Hvt {
         }
         // Now `with` has what was, except the inverse weights of members.
         swap(&mut self.entries, &mut with.entries);
+        swap(&mut self.items, &mut with.items);
         swap(&mut self.groups, &mut with.groups);
         swap(&mut self.reaches, &mut with.reaches);
         for (mine, theirs) in self.nodes.iter_mut().zip(with.nodes.iter_mut()) {
@@ -62,7 +63,7 @@ impl Hvt {
         let distance = with.inverse * u64::from(self.max_packet);
         let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
         let tag = node.v.wrapping_add(ahead.min(distance.into()) as u64);
-        let link = if member.place.state() == State::Queued { member.link } else { node.era };
+        let link = if member.place.state() == State::Queued { member.link } else { node.era() };
         member.place.set_group(with.place);
         Member { tag, inverse: with.inverse, link, ..member }
     }
@@ -71,13 +72,14 @@ impl Hvt {
     fn take_queue(&mut self, was: &mut Self, at: usize) {
         let (mine, theirs) = (range(&self.nodes, at, self.entries.len()), range(&was.nodes, at, was.entries.len()));
         for (mine, theirs) in mine.zip(theirs) {
+            let (base, entry) = (self.entries[mine].base, was.entries[theirs]);
             if self.nodes[at].is_wheel {
-                let (new, old) = (self.entries[mine].first as usize, was.entries[theirs].first as usize);
-                swap(&mut self.groups[new], &mut was.groups[old]);
-                self.entries[mine] = Entry { first: new as u32, ..was.entries[theirs] };
+                swap(&mut self.groups[base as usize], &mut was.groups[entry.base as usize]);
             } else {
-                self.entries[mine] = was.entries[theirs];
+                let list = base as usize..base as usize + usize::from(entry.room);
+                self.items[list].copy_from_slice(&was.items[entry.base as usize..][..usize::from(entry.room)]);
             }
+            self.entries[mine] = Entry { base, ..entry };
         }
     }
 
@@ -90,10 +92,10 @@ impl Hvt {
             let entry = was.entries[entries + on.trailing_zeros() as usize];
             on &= on - 1;
             if !is_wheel {
-                self.put_list(entry.first);
+                (0..entry.len).for_each(|place| self.put(was.items[entry.at(place)].child));
                 continue;
             }
-            while let Some(first) = was.groups[entry.first as usize].take_any() {
+            while let Some(first) = was.groups[entry.base as usize].take_any() {
                 self.put_list(first);
             }
         }
