@@ -65,7 +65,6 @@ use crate::contract::{
     Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, room_in, same_kind,
 };
 use crate::parts::memory::{Stack, bytes_of, filled, pause};
-use crate::parts::prefetch::prefetch;
 use crate::parts::virtual_time;
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -74,6 +73,7 @@ mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
 mod place;
+mod queues;
 mod reweigh;
 mod scale;
 #[cfg(test)]
@@ -83,6 +83,7 @@ mod wheel;
 
 use ceilings::Ceilings;
 use place::{LEAF, Place, State};
+use queues::{Entry, Item, Queues};
 use scale::Scale;
 use urgent::Urgent;
 use wheel::Group;
@@ -202,92 +203,6 @@ impl Node {
     }
 }
 
-/// A group of children of one class: those of one weight, or of a group of its wheel.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Of the first child: the start, and the deadline.
-    start: u64,
-    finish: u64,
-    /// The first place of its list, which is a ring; of a wheel, the number of the group.
-    base: u32,
-    /// Places of the list.
-    room: u8,
-    head: u8,
-    len: u8,
-}
-
-/// A place in the list of a group.
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    tag: u64,
-    child: u32,
-}
-
-impl Entry {
-    const fn new(base: u32, room: u8) -> Self {
-        Self { start: 0, finish: 0, base, room, head: 0, len: 0 }
-    }
-
-    /// Returns the index of the place `place` behind the first.
-    #[inline(always)]
-    fn at(&self, place: u8) -> usize {
-        let place = u32::from(self.head) + u32::from(place);
-        let room = u32::from(self.room);
-        (self.base + if place >= room { place - room } else { place }) as usize
-    }
-
-    /// Puts `child` into the list in the order of tags, behind equal ones.
-    #[inline(always)]
-    fn insert(&mut self, items: &mut [Item], (child, tag, distance): (u32, u64, u64)) {
-        if self.len == 0 {
-            items[self.at(0)] = Item { tag, child };
-            (self.start, self.finish, self.len) = (tag, tag.wrapping_add(distance), 1);
-        } else if tag.wrapping_sub(items[self.at(self.len - 1)].tag) as i64 >= 0 {
-            items[self.at(self.len)] = Item { tag, child };
-            self.len += 1;
-        } else {
-            self.insert_between(items, Item { tag, child });
-        }
-    }
-
-    /// Puts `item` before the last.
-    #[inline(never)]
-    fn insert_between(&mut self, items: &mut [Item], item: Item) {
-        let mut place = self.len;
-        while place > 0 {
-            let before = items[self.at(place - 1)];
-            if item.tag.wrapping_sub(before.tag) as i64 >= 0 {
-                break;
-            }
-            items[self.at(place)] = before;
-            place -= 1;
-        }
-        items[self.at(place)] = item;
-        self.len += 1;
-        if place == 0 {
-            self.begin_at(item.tag);
-        }
-    }
-
-    /// Takes out the first child of a list that is not empty.
-    #[inline(always)]
-    fn pop(&mut self, items: &[Item]) -> u32 {
-        let child = items[self.at(0)].child;
-        self.len -= 1;
-        self.head = if self.head + 1 == self.room { 0 } else { self.head + 1 };
-        if self.len > 0 {
-            self.begin_at(items[self.at(0)].tag);
-        }
-        child
-    }
-
-    #[inline(always)]
-    const fn begin_at(&mut self, start: u64) {
-        self.finish = self.finish.wrapping_add(start.wrapping_sub(self.start));
-        self.start = start;
-    }
-}
-
 /// The scheduler.
 #[derive(Debug)]
 pub struct Hvt {
@@ -341,7 +256,8 @@ impl Hvt {
             if scale.inverse.len() > SCANNED {
                 groups += count;
             } else {
-                items += scale.inverse.len();
+                // Less than twice as many, as powers of two.
+                items += 2 * scale.inverse.len();
             }
         }
         let mut slab = PacketSlab::for_tree(tree)?;
@@ -395,20 +311,20 @@ impl Hvt {
         node.is_wheel = children.len() > SCANNED;
         for &most in groups.most() {
             if node.is_wheel {
-                self.entries.push(Entry::new(self.groups.len() as u32, 0));
+                self.entries.push(Entry::new(self.groups.len() as u32, 1));
                 self.groups.push(Group::new(most, largest * scale.rate)?);
             } else {
                 let base = self.items.len() as u32;
-                let room = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
-                (0..room).for_each(|_| self.items.push(Item { tag: 0, child: NIL }));
-                self.entries.push(Entry::new(base, room as u8));
+                let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
+                (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
+                self.entries.push(Entry::new(base, of_weight));
             }
         }
         self.reaches[number as usize] = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2) as u8;
         for (&child, &inverse) in children.iter().zip(&scale.inverse) {
             let critical = if tree.is_leaf(child) && tree.config(child).latency_critical { Place::CRITICAL } else { 0 };
             let place = Place::new(number, groups.group_of(inverse * largest), critical);
-            *self.member_mut(child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
+            *self.queues().member_mut(child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
         }
         Ok(())
     }
@@ -424,7 +340,7 @@ impl Hvt {
                 if children > SCANNED {
                     bytes_of::<Entry>(wheel::most_groups(children)) + wheel::memory(children)
                 } else {
-                    bytes_of::<(Entry, Item)>(children)
+                    bytes_of::<(Entry, [Item; 2])>(children)
                 }
             })
             .sum();
@@ -440,7 +356,6 @@ impl Hvt {
             + Urgent::memory(tree)
     }
 
-    #[inline(always)]
     fn member(&self, child: u32) -> &Member {
         if child & LEAF != 0 {
             &self.leaves[(child & !LEAF) as usize].member
@@ -449,142 +364,105 @@ impl Hvt {
         }
     }
 
+    /// Opens all queues.
     #[inline(always)]
-    fn member_mut(&mut self, child: u32) -> &mut Member {
-        if child & LEAF != 0 {
-            &mut self.leaves[(child & !LEAF) as usize].member
-        } else {
-            &mut self.nodes[child as usize].member
+    fn queues(&mut self) -> Queues<'_> {
+        Queues {
+            leaves: &mut self.leaves,
+            nodes: &mut self.nodes,
+            entries: &mut self.entries,
+            items: &mut self.items,
+            groups: &mut self.groups,
+            reaches: &self.reaches,
+            max_packet: self.max_packet.into(),
+            looks_ahead: self.looks_ahead,
         }
     }
 }
 
-/// The queues of inner classes.
+/// Packets that leave.
 impl Hvt {
-    /// Puts `child` into the queue of its parent, by its tag.
-    #[inline]
-    fn put(&mut self, child: u32) {
-        let member = *self.member(child);
-        self.put_member(child, member);
-    }
-
+    /// Removes and returns the next packet.
     #[inline(always)]
-    fn put_member(&mut self, child: u32, Member { tag, inverse, place, .. }: Member) {
-        let node = &mut self.nodes[place.parent() as usize];
-        node.on |= 1 << place.group();
-        let at = node.entries + place.group();
-        if node.is_wheel {
-            return self.put_in_wheel((child, tag), place, at);
-        }
-        let distance = inverse * u64::from(self.max_packet);
-        self.entries[at as usize].insert(&mut self.items, (child, tag, distance));
+    fn next(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+        if self.is_plain { self.next_plain(drops) } else { self.next_special(drops) }
     }
 
-    #[inline]
-    fn put_in_wheel(&mut self, (child, tag): (u32, u64), place: Place, at: u32) {
-        self.member_mut(child).link = NIL;
-        let v = self.nodes[place.parent() as usize].v;
-        let entry = &mut self.entries[at as usize];
-        let group = &mut self.groups[entry.base as usize];
-        if let Some(last) = wheel::append(group, entry, (child, tag, v)) {
-            self.member_mut(last).link = child;
-        }
-    }
-
-    /// Returns the group of `node` that is eligible and has the earliest deadline. The clock moves to the first start if none is
-    /// eligible.
+    /// Removes and returns the next packet, where no class has a ceiling and no leaf is latency-critical.
     #[inline(always)]
-    fn choose(&mut self, node: u32) -> Option<u32> {
-        let node = &mut self.nodes[node as usize];
-        let (v, mut on) = (node.v, node.on);
-        if on == 0 {
-            return None;
+    fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+        let last = self.last;
+        let mut queues = self.queues();
+        if last != NIL {
+            queues.settle(last | LEAF);
         }
-        let mut first = on.trailing_zeros();
-        on &= on - 1;
-        let Entry { start, .. } = self.entries[(node.entries + first) as usize];
-        let mut ahead = (start.wrapping_sub(v) as i64).max(0) as u64;
-        if on != 0 {
-            let entries = &self.entries[node.entries as usize..];
-            // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
-            let key = |at: u32| {
-                let Entry { start, finish, .. } = entries[at as usize];
-                let ahead = (start.wrapping_sub(v) as i64).max(0) as u64;
-                u128::from(ahead) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
-            };
-            let mut best = key(first);
-            while on != 0 {
-                let at = on.trailing_zeros();
-                on &= on - 1;
-                let key = key(at);
-                if key < best {
-                    (best, first) = (key, at);
-                }
+        let mut at = ROOT;
+        let id = loop {
+            at = queues.pick(at)?;
+            if at & LEAF != 0 {
+                break at & !LEAF;
             }
-            ahead = (best >> 64) as u64;
-        }
-        node.advance(ahead);
-        Some(first)
+        };
+        let packet = self.take(id, drops);
+        let ready = !self.leaves[id as usize].queue.is_empty();
+        self.last = if ready { NIL } else { id };
+        self.queues().charge(id, packet.len.into(), ready);
+        Some(packet)
     }
 
-    /// Takes the next child of `at` out of its queue.
+    /// Removes and returns the next packet.
+    #[inline(never)]
+    fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+        let last = core::mem::replace(&mut self.last, NIL);
+        if last != NIL {
+            self.queues().settle(last | LEAF);
+        }
+        if self.ceilings.next().is_some_and(|at| at <= self.now) {
+            self.release();
+        }
+        if self.urgent.any()
+            && let Some(packet) = self.send_ahead(drops)
+        {
+            return Some(packet);
+        }
+        let id = self.descend()?;
+        let packet = self.take(id, drops);
+        self.charge_ceilings(id, packet.len);
+        let leaf = &self.leaves[id as usize];
+        let ready = !leaf.queue.is_empty();
+        if !ready {
+            self.last = id;
+            if leaf.member.place.is_any(Place::CRITICAL) {
+                self.urgent.emptied(id);
+            }
+        }
+        self.queues().charge(id, packet.len.into(), ready);
+        Some(packet)
+    }
+
+    /// Removes and returns the first packet of the leaf `id`, whose turn it is.
     #[inline(always)]
-    fn pick(&mut self, at: u32) -> Option<u32> {
-        let index = self.choose(at)?;
-        let node = &mut self.nodes[at as usize];
-        if node.is_wheel {
-            return Some(self.pick_from_wheel(at, index));
-        }
-        let entry = &mut self.entries[(node.entries + index) as usize];
-        let child = entry.pop(&self.items);
-        if entry.len == 0 {
-            node.on &= !(1 << index);
-        }
-        Some(child)
-    }
-
-    #[inline]
-    fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
-        loop {
-            let place = self.nodes[at as usize].entries + index;
-            let entry = &mut self.entries[place as usize];
-            let group = &mut self.groups[entry.base as usize];
-            let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
-            let Member { tag, link, .. } = if child & LEAF != 0 {
-                self.leaves[(child & !LEAF) as usize].member
-            } else {
-                self.nodes[child as usize].member
-            };
-            if self.looks_ahead && link & LEAF != 0 {
-                prefetch(&self.leaves, (link & !LEAF) as usize);
-            }
-            if !wheel::take_first(group, entry, link) {
-                self.nodes[at as usize].on &= !(1 << index);
-            }
-            if (tag.wrapping_sub(start) as i64) < width as i64 {
-                return child;
-            }
-            // Its tag was beyond the ring, or has grown.
-            self.put(child);
-            let Some(next) = self.choose(at) else { return child };
-            index = next;
+    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> Packet {
+        let queue = &mut self.leaves[id as usize].queue;
+        match queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) {
+            Some(packet) => packet,
+            None => unreachable!("leaf {id} has its turn and no packet"),
         }
     }
 
     /// Returns the leaf whose turn it is.
-    #[inline(always)]
     fn descend(&mut self) -> Option<u32> {
         let mut at = ROOT;
         loop {
-            let Some(child) = self.pick(at) else {
+            let Some(child) = self.queues().pick(at) else {
                 if at == ROOT {
                     return None;
                 }
-                self.retreat(at);
+                self.queues().retreat(at);
                 at = ROOT;
                 continue;
             };
-            if !self.is_plain && self.detour(child) {
+            if self.detour(child) {
                 continue;
             }
             if child & LEAF != 0 {
@@ -594,62 +472,30 @@ impl Hvt {
         }
     }
 
-    /// Handles a chosen class none of whose children can be served: it waits, and the chosen classes above it go back into
-    /// their queues, or wait as well.
-    #[cold]
-    #[inline(never)]
-    fn retreat(&mut self, mut node: u32) {
-        while node != ROOT {
-            if self.nodes[node as usize].on != 0 {
-                self.put(node);
-            } else {
-                self.start_anew(node);
-                self.withdraw(node);
-            }
-            node = self.nodes[node as usize].member.place.parent();
-        }
-    }
-
-    /// Handles a chosen child that has been blocked since it was put into the queue, or that owes. Returns false for any other.
+    /// Handles a picked child that has been blocked since it was put into the queue, or that owes. Returns false for any other.
     fn detour(&mut self, child: u32) -> bool {
         let place = self.member(child).place;
         if place.is_any(Place::BLOCKED) {
-            self.withdraw(child);
+            self.queues().withdraw(child);
             return true;
         }
         if child & LEAF != 0 || !place.is_any(Place::OWES) {
             return false;
         }
         let owed = self.urgent.settle(child);
-        let member = self.member_mut(child);
+        let mut queues = self.queues();
+        queues.take_out(place);
+        let member = queues.member_mut(child);
         member.place.clear(Place::OWES);
         member.tag = member.tag.wrapping_add(owed);
-        self.put(child);
+        queues.put(child);
         true
-    }
-
-    /// Notes that a chosen child cannot be served.
-    #[cold]
-    #[inline(never)]
-    fn withdraw(&mut self, child: u32) {
-        let place = self.member(child).place;
-        self.leave(child, State::Waiting);
-        self.nodes[place.parent() as usize].waiting += 1;
-    }
-
-    /// Notes that `child` is not in the queue.
-    #[inline(always)]
-    fn leave(&mut self, child: u32, state: State) {
-        let era = self.nodes[self.member(child).place.parent() as usize].era();
-        let member = self.member_mut(child);
-        member.place.set_state(state);
-        member.link = era;
     }
 }
 
-/// Classes that become backlogged or idle.
+/// Classes with ceilings.
 impl Hvt {
-    /// Returns true if a class of its own could be chosen: a packet waits for its turn, or a child does.
+    /// Returns true if a packet of it waits for its turn, or a child does.
     fn is_ready(&self, child: u32) -> bool {
         if child & LEAF == 0 {
             return self.nodes[child as usize].on != 0;
@@ -659,164 +505,24 @@ impl Hvt {
         !leaf.queue.is_empty() && !(leaf.member.place.is_any(Place::CRITICAL) && !self.urgent.are_all_sent(id))
     }
 
-    /// Called when `child` has something to send and is not in the queue. It and the classes above it come into their queues.
-    #[inline]
-    fn rise(&mut self, mut child: u32) {
-        loop {
-            let member = *self.member(child);
-            let (state, parent) = (member.place.state(), member.place.parent());
-            if member.place.is_any(Place::BLOCKED) {
-                return self.wait(child);
-            }
-            let node = &mut self.nodes[parent as usize];
-            let was_ready = node.on != 0;
-            if state == State::Waiting {
-                node.waiting -= 1;
-            }
-            let tag = if state == State::Held { member.tag } else { member.lifted(node) };
-            let member = self.member_mut(child);
-            member.tag = tag;
-            member.place.set_state(State::Queued);
-            self.put(child);
-            if parent == ROOT || was_ready {
-                return;
-            }
-            child = parent;
-        }
-    }
-
-    /// Called when `child` is backlogged and blocked: classes above it that were idle wait for it.
-    #[cold]
-    fn wait(&mut self, mut child: u32) {
-        loop {
-            let place = self.member(child).place;
-            if !matches!(place.state(), State::Off | State::Held) {
-                return;
-            }
-            let was_held = place.state() == State::Held;
-            self.leave(child, State::Waiting);
-            let parent = place.parent();
-            self.nodes[parent as usize].waiting += 1;
-            // Held classes above it are settled when the packet in transmission has left.
-            if parent == ROOT || was_held {
-                return;
-            }
-            child = parent;
-        }
-    }
-
-    /// Ends the transmission of the last packet of a leaf: the leaf, and the classes above it that have nothing else, are
-    /// idle if no packet has come meanwhile.
-    #[inline]
-    fn settle(&mut self) {
-        let leaf = core::mem::replace(&mut self.last, NIL) | LEAF;
-        let place = self.member(leaf).place;
-        if place.state() == State::Held {
-            self.leave(leaf, State::Off);
-        }
-        let mut at = place.parent();
-        loop {
-            let Node { on, waiting, member, .. } = self.nodes[at as usize];
-            if at == ROOT {
-                if on == 0 {
-                    self.start_anew(ROOT);
-                }
-                return;
-            }
-            let parent = member.place.parent();
-            match member.place.state() {
-                State::Held => {
-                    self.start_anew(at);
-                    self.leave(at, if waiting > 0 { State::Waiting } else { State::Off });
-                    self.nodes[parent as usize].waiting += u32::from(waiting > 0);
-                }
-                // It is blocked, and has got packets meanwhile.
-                State::Waiting => {}
-                State::Queued | State::Off => return,
-            }
-            at = parent;
-        }
-    }
-
-    /// Moves the clock of a class without a child in its queue beyond the tags of its children.
-    fn start_anew(&mut self, node: u32) {
-        self.nodes[node as usize].advance(1 << self.reaches[node as usize]);
-    }
-
     /// Lets classes return whose ceilings are out of debt.
     #[cold]
     fn release(&mut self) {
         while let Some(child) = self.ceilings.release(self.now) {
-            let place = &mut self.member_mut(child).place;
+            let mut queues = self.queues();
+            let place = &mut queues.member_mut(child).place;
             place.clear(Place::BLOCKED);
             if place.state() == State::Waiting && self.is_ready(child) {
-                self.rise(child);
+                self.queues().rise(child);
             }
         }
     }
-}
 
-/// Packets that leave.
-impl Hvt {
-    /// Charges a packet of `len` bytes to the leaf `id`, which was chosen, and to the classes above it. Each goes back into
-    /// its queue, or waits, or is held.
-    #[inline(always)]
-    fn charge(&mut self, id: u32, len: u32) {
-        if !self.is_plain && !self.ceilings.is_empty() {
-            self.charge_ceilings(id, len);
-        }
-        let bytes = u64::from(len);
-        let leaf = &mut self.leaves[id as usize];
-        let mut ready = !leaf.queue.is_empty();
-        leaf.member.tag = leaf.member.tag.wrapping_add(bytes * leaf.member.inverse);
-        let mut member = leaf.member;
-        if !ready {
-            self.last = id;
-            if !self.is_plain && member.place.is_any(Place::CRITICAL) {
-                self.urgent.emptied(id);
-            }
-        }
-        let (mut child, mut held) = (id | LEAF, !ready);
-        loop {
-            let parent = member.place.parent();
-            let node = &mut self.nodes[parent as usize];
-            node.advance(bytes * node.rate);
-            if ready && !member.place.is_any(Place::BLOCKED) {
-                self.put_member(child, member);
-            } else {
-                held &= !ready;
-                self.stay_out(child, ready, held);
-            }
-            if parent == ROOT {
-                return;
-            }
-            let node = &mut self.nodes[parent as usize];
-            node.member.tag = node.member.tag.wrapping_add(bytes * node.member.inverse);
-            (child, member) = (parent, node.member);
-            ready = node.on != 0;
-            held &= !ready;
-        }
-    }
-
-    /// Notes that a class that has sent a packet does not go back into its queue: it is held until the packet has left, or
-    /// it waits.
-    #[inline]
-    fn stay_out(&mut self, child: u32, ready: bool, held: bool) {
-        if held {
-            return self.leave(child, State::Held);
-        }
-        self.leave(child, State::Waiting);
-        let parent = self.member(child).place.parent();
-        self.nodes[parent as usize].waiting += 1;
-        if !ready {
-            self.start_anew(child);
-        }
-    }
-
-    #[cold]
+    /// Charges a packet of `len` bytes to the ceilings at and above the leaf `id`.
     fn charge_ceilings(&mut self, id: u32, len: u32) {
-        let Self { ceilings, leaves, nodes, now, .. } = self;
-        ceilings.charge(id, len, *now, |child| {
+        let now = self.now;
+        let Self { ceilings, leaves, nodes, .. } = self;
+        ceilings.charge(id, len, now, |child| {
             let member = if child & LEAF != 0 {
                 &mut leaves[(child & !LEAF) as usize].member
             } else {
@@ -826,6 +532,14 @@ impl Hvt {
         });
     }
 
+    /// Time at which the next ceiling is out of debt, if packets are queued.
+    fn next_release(&self) -> Option<Nanos> {
+        self.ceilings.next().filter(|_| self.slab.queued() > 0)
+    }
+}
+
+/// Latency-critical leaves.
+impl Hvt {
     /// Sends the first urgent packet that no ceiling holds back.
     #[cold]
     #[inline(never)]
@@ -857,15 +571,13 @@ impl Hvt {
     /// Puts a leaf with packets that are not urgent into its queue, unless it is there or waits.
     fn return_to_turns(&mut self, child: u32) {
         if self.is_ready(child) && matches!(self.member(child).place.state(), State::Off | State::Held) {
-            self.rise(child);
+            self.queues().rise(child);
         }
     }
 
     /// Charges an urgent packet of the leaf `id` to every class above it that has others to serve.
     fn charge_ahead(&mut self, id: u32, len: u32) {
-        if !self.ceilings.is_empty() {
-            self.charge_ceilings(id, len);
-        }
+        self.charge_ceilings(id, len);
         let bytes = u64::from(len);
         let mut child = id | LEAF;
         loop {
@@ -876,11 +588,12 @@ impl Hvt {
                 let units = bytes * member.inverse;
                 if member.place.state() == State::Queued {
                     self.urgent.owe(child, units);
-                    self.member_mut(child).place.set(Place::OWES);
+                    self.queues().member_mut(child).place.set(Place::OWES);
                 } else {
                     let (v, era) = (node.v, node.era());
                     let ahead = member.lifted(node).wrapping_sub(v).saturating_add(units).min(1 << ERA);
-                    let member = self.member_mut(child);
+                    let mut queues = self.queues();
+                    let member = queues.member_mut(child);
                     (member.tag, member.link) = (v.wrapping_add(ahead), era);
                 }
                 let node = &mut self.nodes[parent as usize];
@@ -891,35 +604,6 @@ impl Hvt {
             }
             child = parent;
         }
-    }
-
-    /// Removes and returns the next packet.
-    #[inline(always)]
-    fn next(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
-        if self.last != NIL {
-            self.settle();
-        }
-        if !self.is_plain {
-            if self.ceilings.next().is_some_and(|at| at <= self.now) {
-                self.release();
-            }
-            if self.urgent.any()
-                && let Some(packet) = self.send_ahead(drops)
-            {
-                return Some(packet);
-            }
-        }
-        let id = self.descend()?;
-        let Some(packet) = self.leaves[id as usize].queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
-            unreachable!("leaf {id} has its turn and no packet");
-        };
-        self.charge(id, packet.len);
-        Some(packet)
-    }
-
-    /// Time at which the next ceiling is out of debt, if packets are queued.
-    fn next_release(&self) -> Option<Nanos> {
-        self.ceilings.next().filter(|_| self.slab.queued() > 0)
     }
 }
 
@@ -960,7 +644,7 @@ impl Scheduler for Hvt {
                 self.return_to_turns(id | LEAF);
             }
         } else if matches!(place.state(), State::Off | State::Held) {
-            self.rise(id | LEAF);
+            self.queues().rise(id | LEAF);
         }
     }
 

@@ -90,7 +90,7 @@ impl Ceilings {
     /// is now in debt.
     #[inline]
     pub(super) fn charge(&mut self, leaf: u32, len: u32, now: Nanos, mut blocked: impl FnMut(u32)) {
-        let mut at = self.nearest[leaf as usize];
+        let mut at = self.nearest.get(leaf as usize).copied().unwrap_or(NIL);
         while at != NIL {
             let limiter = &mut self.limiters[at as usize];
             limiter.bucket.refill(now);

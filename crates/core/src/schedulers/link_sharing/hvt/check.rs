@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::String;
 
 use super::place::{LEAF, Place, State};
-use super::{Entry, Hvt, Item, Member, NIL};
+use super::queues::{Entry, Item};
+use super::{Hvt, Member, NIL};
 
 /// Checks all invariants.
 ///

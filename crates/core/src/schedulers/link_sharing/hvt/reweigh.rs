@@ -8,7 +8,7 @@
 use core::mem::swap;
 
 use super::place::{Place, State};
-use super::{Entry, Hvt, Member, NIL, Node};
+use super::{Hvt, Member, NIL, Node};
 
 impl Hvt {
     /// Adopts the weights of `with`, which was made for the same classes and never used. Allocates nothing.
@@ -76,10 +76,10 @@ impl Hvt {
             if self.nodes[at].is_wheel {
                 swap(&mut self.groups[base as usize], &mut was.groups[entry.base as usize]);
             } else {
-                let list = base as usize..base as usize + usize::from(entry.room);
-                self.items[list].copy_from_slice(&was.items[entry.base as usize..][..usize::from(entry.room)]);
+                self.items[self.entries[mine].places()].copy_from_slice(&was.items[entry.places()]);
             }
-            self.entries[mine] = Entry { base, ..entry };
+            self.entries[mine] = entry;
+            self.entries[mine].base = base;
         }
     }
 
@@ -92,7 +92,7 @@ impl Hvt {
             let entry = was.entries[entries + on.trailing_zeros() as usize];
             on &= on - 1;
             if !is_wheel {
-                (0..entry.len).for_each(|place| self.put(was.items[entry.at(place)].child));
+                (0..entry.len).for_each(|place| self.queues().put(was.items[entry.at(place)].child));
                 continue;
             }
             while let Some(first) = was.groups[entry.base as usize].take_any() {
@@ -104,7 +104,7 @@ impl Hvt {
     fn put_list(&mut self, mut child: u32) {
         while child != NIL {
             let next = self.member(child).link;
-            self.put(child);
+            self.queues().put(child);
             child = next;
         }
     }

@@ -7,7 +7,8 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, NIL};
+use super::NIL;
+use super::queues::Entry;
 use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
 

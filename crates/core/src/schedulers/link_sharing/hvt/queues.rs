@@ -1,0 +1,445 @@
+//! The queues of inner classes: who is next, and where those go that have sent.
+
+use super::place::{LEAF, Place, State};
+use super::wheel::{self, Group};
+use super::{Leaf, Member, NIL, Node, ROOT};
+use crate::parts::prefetch::prefetch;
+
+/// A group of children of one class: those of one weight, or of a group of its wheel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// Of the first child: the start, and the deadline.
+    pub(super) start: u64,
+    pub(super) finish: u64,
+    /// The first place of its list; of a wheel, the number of the group.
+    pub(super) base: u32,
+    /// The list is a ring of one place more than this, a power of two.
+    mask: u8,
+    head: u8,
+    pub(super) len: u8,
+}
+
+/// A place in the list of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) tag: u64,
+    pub(super) child: u32,
+}
+
+impl Item {
+    pub(super) const NONE: Self = Self { tag: 0, child: NIL };
+}
+
+impl Entry {
+    /// Makes an entry for the list from `base` on, with room for `children`; for a wheel, of the group `base`.
+    pub(super) const fn new(base: u32, children: usize) -> Self {
+        Self { start: 0, finish: 0, base, mask: (Self::room(children) - 1) as u8, head: 0, len: 0 }
+    }
+
+    /// Places of a list of `children`.
+    pub(super) const fn room(children: usize) -> usize {
+        children.next_power_of_two()
+    }
+
+    /// Returns the places of its list.
+    pub(super) fn places(&self) -> core::ops::Range<usize> {
+        self.base as usize..self.base as usize + usize::from(self.mask) + 1
+    }
+
+    /// Returns the index of the place `place` behind the first.
+    #[inline(always)]
+    pub(super) const fn at(&self, place: u8) -> usize {
+        self.base as usize + (self.head.wrapping_add(place) & self.mask) as usize
+    }
+
+    /// Puts `child` into the list in the order of tags, behind equal ones.
+    #[inline(always)]
+    fn insert(&mut self, items: &mut [Item], item: Item, distance: u64) {
+        if self.len == 0 {
+            (self.start, self.finish) = (item.tag, item.tag.wrapping_add(distance));
+        } else if is_before(item.tag, items[self.at(self.len - 1)].tag) {
+            return self.insert_between(items, item);
+        }
+        items[self.at(self.len)] = item;
+        self.len += 1;
+    }
+
+    /// Puts `item` before the last.
+    #[inline(never)]
+    fn insert_between(&mut self, items: &mut [Item], item: Item) {
+        let mut place = self.len;
+        while place > 0 && is_before(item.tag, items[self.at(place - 1)].tag) {
+            items[self.at(place)] = items[self.at(place - 1)];
+            place -= 1;
+        }
+        items[self.at(place)] = item;
+        self.len += 1;
+        if place == 0 {
+            self.begin_at(item.tag);
+        }
+    }
+
+    /// Puts the first child, whose tag is now `tag`, in its new place.
+    #[inline(always)]
+    fn rotate(&mut self, items: &mut [Item], tag: u64) {
+        let child = items[self.at(0)].child;
+        if self.len == 1 {
+            items[self.at(0)].tag = tag;
+            return self.begin_at(tag);
+        }
+        let next = items[self.at(1)].tag;
+        if is_before(tag, items[self.at(self.len - 1)].tag) {
+            self.head = self.head.wrapping_add(1);
+            self.len -= 1;
+            self.begin_at(next);
+            return self.insert_between(items, Item { tag, child });
+        }
+        items[self.at(self.len)] = Item { tag, child };
+        self.head = self.head.wrapping_add(1);
+        self.begin_at(next);
+    }
+
+    /// Takes out the first child.
+    #[inline]
+    fn take_first(&mut self, items: &[Item]) {
+        self.head = self.head.wrapping_add(1);
+        self.len -= 1;
+        if self.len > 0 {
+            self.begin_at(items[self.at(0)].tag);
+        }
+    }
+
+    #[inline(always)]
+    const fn begin_at(&mut self, start: u64) {
+        self.finish = self.finish.wrapping_add(start.wrapping_sub(self.start));
+        self.start = start;
+    }
+}
+
+/// Returns true if `tag` is before `other`.
+#[inline(always)]
+const fn is_before(tag: u64, other: u64) -> bool {
+    (tag.wrapping_sub(other) as i64) < 0
+}
+
+/// All classes and their queues, open for a number of steps.
+pub(super) struct Queues<'a> {
+    pub(super) leaves: &'a mut [Leaf],
+    pub(super) nodes: &'a mut [Node],
+    pub(super) entries: &'a mut [Entry],
+    pub(super) items: &'a mut [Item],
+    pub(super) groups: &'a mut [Group],
+    pub(super) reaches: &'a [u8],
+    pub(super) max_packet: u64,
+    pub(super) looks_ahead: bool,
+}
+
+/// The queue of one class.
+impl Queues<'_> {
+    #[inline(always)]
+    pub(super) fn member(&self, child: u32) -> &Member {
+        if child & LEAF != 0 {
+            &self.leaves[(child & !LEAF) as usize].member
+        } else {
+            &self.nodes[child as usize].member
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn member_mut(&mut self, child: u32) -> &mut Member {
+        if child & LEAF != 0 {
+            &mut self.leaves[(child & !LEAF) as usize].member
+        } else {
+            &mut self.nodes[child as usize].member
+        }
+    }
+
+    /// Puts `child` into the queue of its parent, by its tag.
+    #[inline]
+    pub(super) fn put(&mut self, child: u32) {
+        let Member { tag, inverse, place, .. } = *self.member(child);
+        let node = &mut self.nodes[place.parent() as usize];
+        node.on |= 1 << place.group();
+        let at = node.entries + place.group();
+        if node.is_wheel {
+            return self.put_in_wheel(child, tag, place);
+        }
+        self.entries[at as usize].insert(self.items, Item { tag, child }, inverse * self.max_packet);
+    }
+
+    #[inline]
+    fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
+        self.member_mut(child).link = NIL;
+        let node = &mut self.nodes[place.parent() as usize];
+        node.on |= 1 << place.group();
+        let entry = &mut self.entries[(node.entries + place.group()) as usize];
+        let group = &mut self.groups[entry.base as usize];
+        if let Some(last) = wheel::append(group, entry, (child, tag, node.v)) {
+            self.member_mut(last).link = child;
+        }
+    }
+
+    /// Returns the group of `node` that is eligible and has the earliest deadline. The clock moves to the first start if none is
+    /// eligible.
+    #[inline(always)]
+    fn choose(node: &mut Node, entries: &[Entry]) -> Option<u32> {
+        let (v, mut on) = (node.v, node.on);
+        if on == 0 {
+            return None;
+        }
+        let mut first = on.trailing_zeros();
+        on &= on - 1;
+        let ahead = |at: u32| (entries[(node.entries + at) as usize].start.wrapping_sub(v) as i64).max(0) as u64;
+        let mut least = ahead(first);
+        if on != 0 {
+            // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
+            let key = |at: u32| {
+                let finish = entries[(node.entries + at) as usize].finish;
+                u128::from(ahead(at)) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
+            };
+            let mut best = key(first);
+            while on != 0 {
+                let at = on.trailing_zeros();
+                on &= on - 1;
+                let key = key(at);
+                if key < best {
+                    (best, first) = (key, at);
+                }
+            }
+            least = (best >> 64) as u64;
+        }
+        node.advance(least);
+        Some(first)
+    }
+
+    /// Returns the next child of `at`. It leaves a wheel, and stays the first of a list.
+    #[inline(always)]
+    pub(super) fn pick(&mut self, at: u32) -> Option<u32> {
+        let node = &mut self.nodes[at as usize];
+        let index = Self::choose(node, self.entries)?;
+        if node.is_wheel {
+            return Some(self.pick_from_wheel(at, index));
+        }
+        let entry = &self.entries[(node.entries + index) as usize];
+        Some(self.items[entry.at(0)].child)
+    }
+
+    #[inline]
+    fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
+        loop {
+            let node = &mut self.nodes[at as usize];
+            let entry = &mut self.entries[(node.entries + index) as usize];
+            let group = &mut self.groups[entry.base as usize];
+            let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
+            let Member { tag, link, place, .. } = *self.member(child);
+            if self.looks_ahead && link & LEAF != 0 {
+                prefetch(self.leaves, (link & !LEAF) as usize);
+            }
+            let node = &mut self.nodes[at as usize];
+            let entry = &mut self.entries[(node.entries + index) as usize];
+            if !wheel::take_first(&mut self.groups[entry.base as usize], entry, link) {
+                node.on &= !(1 << index);
+            }
+            if (tag.wrapping_sub(start) as i64) < width as i64 {
+                return child;
+            }
+            // Its tag was beyond the ring, or has grown.
+            self.put_in_wheel(child, tag, place);
+            let Some(next) = Self::choose(&mut self.nodes[at as usize], self.entries) else { return child };
+            index = next;
+        }
+    }
+
+    /// Takes a picked child out of a list, if it is in one.
+    pub(super) fn take_out(&mut self, place: Place) {
+        let node = &mut self.nodes[place.parent() as usize];
+        if node.is_wheel {
+            return;
+        }
+        let entry = &mut self.entries[(node.entries + place.group()) as usize];
+        entry.take_first(self.items);
+        if entry.len == 0 {
+            node.on &= !(1 << place.group());
+        }
+    }
+
+    /// Puts a picked child, whose tag has grown, into its new place.
+    #[inline(always)]
+    fn put_back(&mut self, child: u32, tag: u64, place: Place) {
+        let node = &self.nodes[place.parent() as usize];
+        if node.is_wheel {
+            return self.put_in_wheel(child, tag, place);
+        }
+        self.entries[(node.entries + place.group()) as usize].rotate(self.items, tag);
+    }
+}
+
+/// Classes that become backlogged or idle, or send.
+impl Queues<'_> {
+    /// Notes that `child` is not in the queue.
+    #[inline]
+    pub(super) fn leave(&mut self, child: u32, state: State) {
+        let era = self.nodes[self.member(child).place.parent() as usize].era();
+        let member = self.member_mut(child);
+        member.place.set_state(state);
+        member.link = era;
+    }
+
+    /// Notes that `child` is backlogged and not in the queue.
+    pub(super) fn leave_waiting(&mut self, child: u32) {
+        self.leave(child, State::Waiting);
+        let parent = self.member(child).place.parent();
+        self.nodes[parent as usize].waiting += 1;
+    }
+
+    /// Moves the clock of a class without a child in its queue beyond the tags of its children.
+    pub(super) fn start_anew(&mut self, node: u32) {
+        self.nodes[node as usize].advance(1 << self.reaches[node as usize]);
+    }
+
+    /// Called when `child` has something to send and is not in the queue. It and the classes above it come into their queues.
+    #[inline]
+    pub(super) fn rise(&mut self, mut child: u32) {
+        loop {
+            let member = *self.member(child);
+            let (state, parent) = (member.place.state(), member.place.parent());
+            if member.place.is_any(Place::BLOCKED) {
+                return self.wait(child);
+            }
+            let node = &mut self.nodes[parent as usize];
+            let was_ready = node.on != 0;
+            if state == State::Waiting {
+                node.waiting -= 1;
+            }
+            let tag = if state == State::Held { member.tag } else { member.lifted(node) };
+            let member = self.member_mut(child);
+            member.tag = tag;
+            member.place.set_state(State::Queued);
+            self.put(child);
+            if parent == ROOT || was_ready {
+                return;
+            }
+            child = parent;
+        }
+    }
+
+    /// Called when `child` is backlogged and blocked: classes above it that were idle wait for it.
+    #[cold]
+    fn wait(&mut self, mut child: u32) {
+        loop {
+            let place = self.member(child).place;
+            if !matches!(place.state(), State::Off | State::Held) {
+                return;
+            }
+            self.leave_waiting(child);
+            // Held classes above it are settled when the packet in transmission has left.
+            if place.parent() == ROOT || place.state() == State::Held {
+                return;
+            }
+            child = place.parent();
+        }
+    }
+
+    /// Ends the transmission of the last packet of `leaf`: the leaf, and the classes above it that have nothing else, are idle
+    /// if no packet has come meanwhile.
+    #[inline]
+    pub(super) fn settle(&mut self, leaf: u32) {
+        let place = self.member(leaf).place;
+        if place.state() == State::Held {
+            self.leave(leaf, State::Off);
+        }
+        let mut at = place.parent();
+        loop {
+            let Node { on, waiting, member, .. } = self.nodes[at as usize];
+            if at == ROOT {
+                if on == 0 {
+                    self.start_anew(ROOT);
+                }
+                return;
+            }
+            match member.place.state() {
+                State::Held => {
+                    self.start_anew(at);
+                    if waiting > 0 {
+                        self.leave_waiting(at);
+                    } else {
+                        self.leave(at, State::Off);
+                    }
+                }
+                // It is blocked, and has got packets meanwhile.
+                State::Waiting => {}
+                State::Queued | State::Off => return,
+            }
+            at = member.place.parent();
+        }
+    }
+
+    /// Charges `bytes` to `leaf`, which was picked, and to the classes above it. Each goes back into its queue, or waits, or is
+    /// held. `ready`: the leaf has another packet.
+    #[inline(always)]
+    pub(super) fn charge(&mut self, leaf: u32, bytes: u64, mut ready: bool) {
+        let own = &mut self.leaves[leaf as usize].member;
+        own.tag = own.tag.wrapping_add(bytes * own.inverse);
+        let Member { mut tag, mut place, .. } = *own;
+        let (mut child, mut held) = (leaf | LEAF, !ready);
+        loop {
+            let parent = place.parent();
+            let node = &mut self.nodes[parent as usize];
+            node.advance(bytes * node.rate);
+            if ready && !place.is_any(Place::BLOCKED) {
+                self.put_back(child, tag, place);
+            } else {
+                held &= !ready;
+                self.stay_out(child, ready, held);
+            }
+            if parent == ROOT {
+                return;
+            }
+            let node = &mut self.nodes[parent as usize];
+            let own = &mut node.member;
+            own.tag = own.tag.wrapping_add(bytes * own.inverse);
+            (child, tag, place) = (parent, own.tag, own.place);
+            ready = node.on != 0;
+            held &= !ready;
+        }
+    }
+
+    /// Notes that a class that has sent a packet does not go back into its queue: it is held until the packet has left, or
+    /// it waits.
+    #[inline]
+    fn stay_out(&mut self, child: u32, ready: bool, held: bool) {
+        self.take_out(self.member(child).place);
+        if held {
+            return self.leave(child, State::Held);
+        }
+        self.leave_waiting(child);
+        if !ready {
+            self.start_anew(child);
+        }
+    }
+
+    /// Notes that a picked child cannot be served.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn withdraw(&mut self, child: u32) {
+        self.take_out(self.member(child).place);
+        self.leave_waiting(child);
+    }
+
+    /// Handles a picked class none of whose children can be served: it waits, and the picked classes above it go back into their
+    /// queues, or wait as well.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn retreat(&mut self, mut node: u32) {
+        while node != ROOT {
+            let Node { on, member, .. } = self.nodes[node as usize];
+            if on == 0 {
+                self.start_anew(node);
+                self.withdraw(node);
+            } else if self.nodes[member.place.parent() as usize].is_wheel {
+                self.put(node);
+            }
+            node = member.place.parent();
+        }
+    }
+}
