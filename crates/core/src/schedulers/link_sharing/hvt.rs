@@ -55,17 +55,14 @@
 //! They differ from the weights of the tree by less than 2^-16, mostly by 2^-24. A weight that is too small beside those of
 //! its siblings for tags of 64 bits runs as the least that fits: L 2^-43 of all, which is 2^-32 for packets of 1500 B.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 
-use crate::bases::batches::{LOOK_AHEAD_FROM, PlainIn, look_ahead, push_behind, push_runs};
+use crate::bases::batches::{PlainIn, look_ahead, push_behind, push_runs};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos,
     Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, room_in, same_kind,
 };
-use crate::parts::memory::{Stack, bytes_of, filled, pause};
-use crate::parts::virtual_time;
 use crate::queue::{LeafQueue, PacketSlab};
 
 mod bounds;
@@ -83,10 +80,8 @@ mod wheel;
 
 use ceilings::Ceilings;
 use place::{LEAF, Place, State};
-use queues::{Entry, Item, Queues};
-use scale::Scale;
+use queues::Queues;
 use urgent::Urgent;
-use wheel::Group;
 
 /// Registry entry of `hvt`.
 pub const INFO: SchedulerInfo = SchedulerInfo {
@@ -134,7 +129,7 @@ struct Member {
 }
 
 impl Member {
-    const NONE: Self = Self { tag: 0, inverse: 0, place: Place::new(0, 0, Place::INNER), link: 0 };
+    const NONE: Self = Self { tag: 0, inverse: 0, place: Place::new(0, 0, 0), link: 0 };
 
     /// As it was made.
     const fn reset(&mut self) {
@@ -188,6 +183,9 @@ struct Node {
 const _: () = assert!(size_of::<Node>() == 64);
 
 impl Node {
+    const EMPTY: Self =
+        Self { v: 0, rate: 0, on: 0, high: 0, waiting: 0, entries: 0, is_wheel: false, member: Member::NONE };
+
     /// Moves the clock by `units`.
     #[inline(always)]
     const fn advance(&mut self, units: u64) {
@@ -206,25 +204,13 @@ impl Node {
 /// The scheduler.
 #[derive(Debug)]
 pub struct Hvt {
-    /// By class.
-    leaves: Stack<Leaf>,
-    nodes: Stack<Node>,
-    entries: Stack<Entry>,
-    /// The lists of all groups that are not of wheels.
-    items: Stack<Item>,
-    /// The groups of wheels.
-    groups: Stack<Group>,
-    /// By inner class, 2 to this power is at least the distance of each child.
-    reaches: Box<[u8]>,
+    queues: Queues,
     slab: PacketSlab,
     /// The leaf of the packet in transmission, if that was its last; [`NIL`] if not.
     last: u32,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
-    max_packet: u32,
-    /// True if the tree is large enough for prefetching.
-    looks_ahead: bool,
     /// True if no class has a ceiling, and no leaf is latency-critical.
     is_plain: bool,
 }
@@ -235,148 +221,16 @@ impl Hvt {
     /// # Errors
     /// [`BuildError::Parameter`] for more than four million inner classes; [`BuildError::OutOfMemory`].
     pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
-        let inner = tree.len() - tree.leaves().len();
-        if inner > Place::MOST_PARENTS {
-            let (what, max) = ("the number of inner classes", Place::MOST_PARENTS as u64);
-            return Err(BuildError::Parameter { class: ClassId::ROOT, what, value: inner as u64, min: 1, max });
-        }
-        let largest = u64::from(tree.link().max_packet);
-        let mut numbers = filled(tree.len(), NIL)?;
-        let parents = || core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class));
-        for (number, class) in (0..).zip(parents()) {
-            numbers[class.index()] = number;
-        }
-        let child_of = |class: ClassId| if tree.is_leaf(class) { class.0 | LEAF } else { numbers[class.index()] };
-        // First to know how much room they take.
-        let (mut entries, mut items, mut groups) = (0, 0, 0);
-        for class in parents() {
-            let scale = Scale::new(tree, class)?;
-            let count = scale.groups(largest).count();
-            entries += count;
-            if scale.inverse.len() > SCANNED {
-                groups += count;
-            } else {
-                // Less than twice as many, as powers of two.
-                items += 2 * scale.inverse.len();
-            }
-        }
         let mut slab = PacketSlab::for_tree(tree)?;
-        let mut leaves = Stack::with_room(tree.len())?;
-        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
-            pause(class.index());
-            leaves.push(Leaf { queue: slab.queue_for(tree, class), member: Member::NONE });
-        }
-        let mut hvt = Self {
-            leaves,
-            nodes: Stack::with_room(inner)?,
-            entries: Stack::with_room(entries)?,
-            items: Stack::with_room(items)?,
-            groups: Stack::with_room(groups)?,
-            reaches: filled(inner, 0)?,
-            slab,
-            last: NIL,
-            ceilings: Ceilings::new(tree, child_of)?,
-            urgent: Urgent::new(tree)?,
-            now: Nanos::ZERO,
-            max_packet: tree.link().max_packet,
-            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
-            is_plain: false,
-        };
-        hvt.is_plain = hvt.ceilings.is_empty() && !hvt.urgent.is_for_any();
-        for _ in 0..inner {
-            let member = Member::NONE;
-            let node = Node { v: 0, rate: 0, on: 0, high: 0, waiting: 0, entries: 0, is_wheel: false, member };
-            hvt.nodes.push(node);
-        }
-        for (number, class) in (0u32..).zip(parents()) {
-            hvt.add_children(tree, class, number, &Scale::new(tree, class)?, child_of)?;
-        }
-        Ok(hvt)
-    }
-
-    /// Makes the members, and the queue, of the children of `class`.
-    fn add_children(
-        &mut self,
-        tree: &Hierarchy,
-        class: ClassId,
-        number: u32,
-        scale: &Scale,
-        child_of: impl Fn(ClassId) -> u32,
-    ) -> Result<(), BuildError> {
-        let largest = u64::from(self.max_packet);
-        let children = tree.children(class);
-        let groups = scale.groups(largest);
-        let node = &mut self.nodes[number as usize];
-        (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
-        node.is_wheel = children.len() > SCANNED;
-        for &most in groups.most() {
-            if node.is_wheel {
-                self.entries.push(Entry::new(self.groups.len() as u32, 1));
-                self.groups.push(Group::new(most, largest * scale.rate)?);
-            } else {
-                let base = self.items.len() as u32;
-                let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
-                (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
-                self.entries.push(Entry::new(base, of_weight));
-            }
-        }
-        self.reaches[number as usize] = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2) as u8;
-        for (&child, &inverse) in children.iter().zip(&scale.inverse) {
-            let critical = if tree.is_leaf(child) && tree.config(child).latency_critical { Place::CRITICAL } else { 0 };
-            let place = Place::new(number, groups.group_of(inverse * largest), critical);
-            *self.queues().member_mut(child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
-        }
-        Ok(())
+        let queues = Queues::new(tree, &mut slab)?;
+        let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
+        let urgent = Urgent::new(tree)?;
+        let is_plain = ceilings.is_empty() && !urgent.is_for_any();
+        Ok(Self { queues, slab, last: NIL, ceilings, urgent, now: Nanos::ZERO, is_plain })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        let inner = tree.len() - tree.leaves().len();
-        let parents = core::iter::once(ClassId::ROOT).chain(tree.classes()).map(|class| tree.children(class).len());
-        let mut most = 0;
-        let queues: u64 = parents
-            .filter(|&children| children > 0)
-            .map(|children| {
-                most = most.max(children);
-                if children > SCANNED {
-                    bytes_of::<Entry>(wheel::most_groups(children)) + wheel::memory(children)
-                } else {
-                    bytes_of::<(Entry, [Item; 2])>(children)
-                }
-            })
-            .sum();
-        bytes_of::<Leaf>(tree.len())
-            + bytes_of::<Node>(inner)
-            + queues
-            + bytes_of::<u8>(inner)
-            + bytes_of::<u32>(tree.len())
-            + bytes_of::<u64>(most)
-            + virtual_time::memory_of_weights(most)
-            + PacketSlab::memory(tree)
-            + Ceilings::memory(tree)
-            + Urgent::memory(tree)
-    }
-
-    fn member(&self, child: u32) -> &Member {
-        if child & LEAF != 0 {
-            &self.leaves[(child & !LEAF) as usize].member
-        } else {
-            &self.nodes[child as usize].member
-        }
-    }
-
-    /// Opens all queues.
-    #[inline(always)]
-    fn queues(&mut self) -> Queues<'_> {
-        Queues {
-            leaves: &mut self.leaves,
-            nodes: &mut self.nodes,
-            entries: &mut self.entries,
-            items: &mut self.items,
-            groups: &mut self.groups,
-            reaches: &self.reaches,
-            max_packet: self.max_packet.into(),
-            looks_ahead: self.looks_ahead,
-        }
+        Queues::memory(tree) + PacketSlab::memory(tree) + Ceilings::memory(tree) + Urgent::memory(tree)
     }
 }
 
@@ -391,22 +245,23 @@ impl Hvt {
     /// Removes and returns the next packet, where no class has a ceiling and no leaf is latency-critical.
     #[inline(always)]
     fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
-        let last = self.last;
-        let mut queues = self.queues();
-        if last != NIL {
-            queues.settle(last | LEAF);
+        if self.last != NIL {
+            let last = core::mem::replace(&mut self.last, NIL);
+            self.queues.settle(last | LEAF);
         }
         let mut at = ROOT;
         let id = loop {
-            at = queues.pick(at)?;
+            at = self.queues.pick(at)?;
             if at & LEAF != 0 {
                 break at & !LEAF;
             }
         };
         let packet = self.take(id, drops);
-        let ready = !self.leaves[id as usize].queue.is_empty();
-        self.last = if ready { NIL } else { id };
-        self.queues().charge(id, packet.len.into(), ready);
+        let ready = !self.queues.leaves[id as usize].queue.is_empty();
+        if !ready {
+            self.last = id;
+        }
+        self.queues.charge(id, packet.len.into(), ready);
         Some(packet)
     }
 
@@ -415,7 +270,7 @@ impl Hvt {
     fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let last = core::mem::replace(&mut self.last, NIL);
         if last != NIL {
-            self.queues().settle(last | LEAF);
+            self.queues.settle(last | LEAF);
         }
         if self.ceilings.next().is_some_and(|at| at <= self.now) {
             self.release();
@@ -428,7 +283,7 @@ impl Hvt {
         let id = self.descend()?;
         let packet = self.take(id, drops);
         self.charge_ceilings(id, packet.len);
-        let leaf = &self.leaves[id as usize];
+        let leaf = &self.queues.leaves[id as usize];
         let ready = !leaf.queue.is_empty();
         if !ready {
             self.last = id;
@@ -436,14 +291,14 @@ impl Hvt {
                 self.urgent.emptied(id);
             }
         }
-        self.queues().charge(id, packet.len.into(), ready);
+        self.queues.charge(id, packet.len.into(), ready);
         Some(packet)
     }
 
     /// Removes and returns the first packet of the leaf `id`, whose turn it is.
     #[inline(always)]
     fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> Packet {
-        let queue = &mut self.leaves[id as usize].queue;
+        let queue = &mut self.queues.leaves[id as usize].queue;
         match queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) {
             Some(packet) => packet,
             None => unreachable!("leaf {id} has its turn and no packet"),
@@ -454,11 +309,11 @@ impl Hvt {
     fn descend(&mut self) -> Option<u32> {
         let mut at = ROOT;
         loop {
-            let Some(child) = self.queues().pick(at) else {
+            let Some(child) = self.queues.pick(at) else {
                 if at == ROOT {
                     return None;
                 }
-                self.queues().retreat(at);
+                self.queues.retreat(at);
                 at = ROOT;
                 continue;
             };
@@ -474,16 +329,16 @@ impl Hvt {
 
     /// Handles a picked child that has been blocked since it was put into the queue, or that owes. Returns false for any other.
     fn detour(&mut self, child: u32) -> bool {
-        let place = self.member(child).place;
+        let place = self.queues.member(child).place;
         if place.is_any(Place::BLOCKED) {
-            self.queues().withdraw(child);
+            self.queues.withdraw(child);
             return true;
         }
         if child & LEAF != 0 || !place.is_any(Place::OWES) {
             return false;
         }
         let owed = self.urgent.settle(child);
-        let mut queues = self.queues();
+        let queues = &mut self.queues;
         queues.take_out(place);
         let member = queues.member_mut(child);
         member.place.clear(Place::OWES);
@@ -498,10 +353,10 @@ impl Hvt {
     /// Returns true if a packet of it waits for its turn, or a child does.
     fn is_ready(&self, child: u32) -> bool {
         if child & LEAF == 0 {
-            return self.nodes[child as usize].on != 0;
+            return self.queues.nodes[child as usize].on != 0;
         }
         let id = child & !LEAF;
-        let leaf = &self.leaves[id as usize];
+        let leaf = &self.queues.leaves[id as usize];
         !leaf.queue.is_empty() && !(leaf.member.place.is_any(Place::CRITICAL) && !self.urgent.are_all_sent(id))
     }
 
@@ -509,27 +364,18 @@ impl Hvt {
     #[cold]
     fn release(&mut self) {
         while let Some(child) = self.ceilings.release(self.now) {
-            let mut queues = self.queues();
-            let place = &mut queues.member_mut(child).place;
+            let place = &mut self.queues.member_mut(child).place;
             place.clear(Place::BLOCKED);
             if place.state() == State::Waiting && self.is_ready(child) {
-                self.queues().rise(child);
+                self.queues.rise(child);
             }
         }
     }
 
     /// Charges a packet of `len` bytes to the ceilings at and above the leaf `id`.
     fn charge_ceilings(&mut self, id: u32, len: u32) {
-        let now = self.now;
-        let Self { ceilings, leaves, nodes, .. } = self;
-        ceilings.charge(id, len, now, |child| {
-            let member = if child & LEAF != 0 {
-                &mut leaves[(child & !LEAF) as usize].member
-            } else {
-                &mut nodes[child as usize].member
-            };
-            member.place.set(Place::BLOCKED);
-        });
+        let Self { ceilings, queues, now, .. } = self;
+        ceilings.charge(id, len, *now, |child| queues.member_mut(child).place.set(Place::BLOCKED));
     }
 
     /// Time at which the next ceiling is out of debt, if packets are queued.
@@ -546,18 +392,19 @@ impl Hvt {
     fn send_ahead(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         while let Some(id) = self.urgent.next() {
             let child = id | LEAF;
-            if self.ceilings.above(id).any(|above| self.member(above).place.is_any(Place::BLOCKED)) {
+            if self.ceilings.above(id).any(|above| self.queues.member(above).place.is_any(Place::BLOCKED)) {
                 self.urgent.defer(id);
                 self.return_to_turns(child);
                 continue;
             }
-            let Some(packet) = self.leaves[id as usize].queue.dequeue(&mut self.slab, ClassId(id), self.now, drops)
+            let Some(packet) =
+                self.queues.leaves[id as usize].queue.dequeue(&mut self.slab, ClassId(id), self.now, drops)
             else {
                 self.urgent.emptied(id);
                 continue;
             };
             self.charge_ahead(id, packet.len);
-            if self.leaves[id as usize].queue.is_empty() {
+            if self.queues.leaves[id as usize].queue.is_empty() {
                 self.urgent.emptied(id);
             } else if self.urgent.are_all_sent(id) {
                 self.urgent.defer(id);
@@ -570,8 +417,8 @@ impl Hvt {
 
     /// Puts a leaf with packets that are not urgent into its queue, unless it is there or waits.
     fn return_to_turns(&mut self, child: u32) {
-        if self.is_ready(child) && matches!(self.member(child).place.state(), State::Off | State::Held) {
-            self.queues().rise(child);
+        if self.is_ready(child) && matches!(self.queues.member(child).place.state(), State::Off | State::Held) {
+            self.queues.rise(child);
         }
     }
 
@@ -581,22 +428,21 @@ impl Hvt {
         let bytes = u64::from(len);
         let mut child = id | LEAF;
         loop {
-            let member = *self.member(child);
+            let member = *self.queues.member(child);
             let parent = member.place.parent();
-            let node = &mut self.nodes[parent as usize];
+            let node = &mut self.queues.nodes[parent as usize];
             if node.on != 0 || node.waiting > 0 {
                 let units = bytes * member.inverse;
                 if member.place.state() == State::Queued {
                     self.urgent.owe(child, units);
-                    self.queues().member_mut(child).place.set(Place::OWES);
+                    self.queues.member_mut(child).place.set(Place::OWES);
                 } else {
                     let (v, era) = (node.v, node.era());
                     let ahead = member.lifted(node).wrapping_sub(v).saturating_add(units).min(1 << ERA);
-                    let mut queues = self.queues();
-                    let member = queues.member_mut(child);
+                    let member = self.queues.member_mut(child);
                     (member.tag, member.link) = (v.wrapping_add(ahead), era);
                 }
-                let node = &mut self.nodes[parent as usize];
+                let node = &mut self.queues.nodes[parent as usize];
                 node.advance(bytes * node.rate);
             }
             if parent == ROOT {
@@ -613,7 +459,8 @@ impl PlainIn for Hvt {
         if self.urgent.is_for_any() {
             return 0;
         }
-        push_behind(&mut self.leaves, |leaf| &mut leaf.queue, &mut self.slab, self.max_packet, batch)
+        let Queues { leaves, max_packet, .. } = &mut self.queues;
+        push_behind(leaves, |leaf| &mut leaf.queue, &mut self.slab, *max_packet as u32, batch)
     }
 
     #[inline(always)]
@@ -627,11 +474,11 @@ impl Scheduler for Hvt {
     fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
         let (id, len) = (packet.class.0, packet.len);
-        let leaf = self.leaves.get_mut(id as usize).filter(|leaf| !leaf.member.place.is_any(Place::INNER));
+        let leaf = self.queues.leaves.get_mut(id as usize).filter(|leaf| !leaf.member.place.is_any(Place::INNER));
         let Some(leaf) = leaf else {
             return drops.dropped(now, packet, DropReason::NotALeaf);
         };
-        if len > self.max_packet {
+        if u64::from(len) > self.queues.max_packet {
             return drops.dropped(now, packet, DropReason::TooLong);
         }
         if !leaf.queue.enqueue(&mut self.slab, now, packet, drops) {
@@ -644,7 +491,7 @@ impl Scheduler for Hvt {
                 self.return_to_turns(id | LEAF);
             }
         } else if matches!(place.state(), State::Off | State::Held) {
-            self.queues().rise(id | LEAF);
+            self.queues.rise(id | LEAF);
         }
     }
 
@@ -662,30 +509,23 @@ impl Scheduler for Hvt {
     }
 
     fn class_backlog(&self, class: ClassId) -> Amount {
-        self.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
+        self.queues.leaves.get(class.index()).map_or(Amount::default(), |leaf| leaf.queue.backlog(&self.slab))
     }
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
-        for (id, leaf) in self.leaves.iter_mut().enumerate() {
+        for (id, leaf) in self.queues.leaves.iter_mut().enumerate() {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
-            leaf.member.reset();
         }
-        for node in self.nodes.iter_mut() {
-            (node.v, node.on, node.high, node.waiting) = (0, 0, 0, 0);
-            node.member.reset();
-            node.member.place.clear(Place::OWES);
-        }
-        self.entries.iter_mut().for_each(|entry| entry.len = 0);
-        self.groups.iter_mut().for_each(|group| group.full = 0);
+        self.queues.reset();
         self.last = NIL;
         self.ceilings.reset();
         self.urgent.reset();
     }
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
-        if self.looks_ahead {
-            look_ahead(&self.leaves, |leaf| &leaf.queue, &self.slab, batch);
+        if self.queues.looks_ahead {
+            look_ahead(&self.queues.leaves, |leaf| &leaf.queue, &self.slab, batch);
         }
         push_runs(self, now, batch, drops);
     }
@@ -715,19 +555,8 @@ impl Scheduler for Hvt {
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };
-        let place = |member: &Member| (member.place.parent(), member.place.is_any(Place::INNER));
-        let same = |(mine, theirs): (&Leaf, &Leaf)| {
-            place(&mine.member) == place(&theirs.member) && mine.queue.fits(&theirs.queue)
-        };
-        let alike = |(mine, theirs): (&Node, &Node)| {
-            place(&mine.member) == place(&theirs.member) && mine.is_wheel == theirs.is_wheel
-        };
-        if self.leaves.len() != with.leaves.len()
-            || self.nodes.len() != with.nodes.len()
-            || self.max_packet != with.max_packet
+        if !self.queues.fits(&with.queues)
             || !self.slab.fits(&with.slab)
-            || !self.leaves.iter().zip(with.leaves.iter()).all(same)
-            || !self.nodes.iter().zip(with.nodes.iter()).all(alike)
             || !self.ceilings.fits(&with.ceilings)
             || self.urgent.is_for_any()
             || with.urgent.is_for_any()
@@ -737,15 +566,12 @@ impl Scheduler for Hvt {
         self.now = self.now.max(now);
         self.slab.retune(&mut with.slab);
         self.ceilings.retune(&with.ceilings, self.now);
-        for (mine, theirs) in self.leaves.iter_mut().zip(with.leaves.iter()) {
-            mine.queue.retune(&theirs.queue);
-        }
-        self.reweigh(with);
+        self.queues.reweigh(&mut with.queues);
         true
     }
 
     fn is_expedited(&self, class: ClassId) -> bool {
-        self.leaves.get(class.index()).is_some_and(|leaf| leaf.member.place.is_any(Place::CRITICAL))
+        self.queues.leaves.get(class.index()).is_some_and(|leaf| leaf.member.place.is_any(Place::CRITICAL))
     }
 
     #[cfg(feature = "invariants")]

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::queues::parents;
 use super::scale::{Groups, Scale};
 use super::urgent;
 use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};
@@ -35,10 +36,6 @@ impl Queue {
         let over = |units: u64| Ratio { numerator: units.into(), denominator: inverse.max(1).into() };
         Reach { ahead: over(distance + width), behind: over(of_group) }
     }
-}
-
-fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
-    core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
 }
 
 /// Returns by class id the bytes x of [`Fairness::Clocks`](crate::contract::Fairness): how far its tag moves from the clock
@@ -85,15 +82,14 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
             late += on_link(Ratio::whole(largest), share);
         }
         for (slot, &child) in tree.children(class).iter().enumerate() {
-            let config = tree.config(child);
-            if config.ceiling.is_some() {
+            if tree.config(child).ceiling.is_some() {
                 continue;
             }
             let own = SiblingShares::new(share, queue.scale.inverse[slot]).of(queue.scale.rate);
             let Reach { ahead, behind } = queue.reach(slot);
             if !tree.is_leaf(child) {
                 paths[child.index()] = Some((own, late + on_link(ahead, own) + on_link(behind, own)));
-            } else if config.latency_critical {
+            } else if urgent::is_critical(tree, child) {
                 let others = bursts - u128::from(urgent::burst(tree, child));
                 let traffic = Ratio { numerator: tree.rate_all_busy(child).into(), denominator: rate(tree) };
                 let late = Ratio::whole(largest + others);

@@ -12,10 +12,10 @@ use super::{Hvt, Member, NIL};
 /// # Errors
 /// The broken one, in words.
 pub(super) fn all(hvt: &Hvt) -> Result<(), String> {
-    let mut waiting = alloc::vec![0u32; hvt.nodes.len()];
-    let mut queued = alloc::vec![0u32; hvt.nodes.len()];
-    let leaves = (0u32..).zip(hvt.leaves.iter()).map(|(id, leaf)| (id | LEAF, leaf.member));
-    let nodes = (0u32..).zip(hvt.nodes.iter()).skip(1).map(|(at, node)| (at, node.member));
+    let mut waiting = alloc::vec![0u32; hvt.queues.nodes.len()];
+    let mut queued = alloc::vec![0u32; hvt.queues.nodes.len()];
+    let leaves = (0u32..).zip(hvt.queues.leaves.iter()).map(|(id, leaf)| (id | LEAF, leaf.member));
+    let nodes = (0u32..).zip(hvt.queues.nodes.iter()).skip(1).map(|(at, node)| (at, node.member));
     for (child, member) in leaves.chain(nodes).filter(|(_, member)| !member.place.is_any(Place::INNER)) {
         let parent = member.place.parent() as usize;
         standing(hvt, child, member)?;
@@ -28,7 +28,7 @@ pub(super) fn all(hvt: &Hvt) -> Result<(), String> {
             State::Held | State::Off => {}
         }
     }
-    for (at, node) in (0u32..).zip(hvt.nodes.iter()) {
+    for (at, node) in (0u32..).zip(hvt.queues.nodes.iter()) {
         if node.waiting != waiting[at as usize] {
             return Err(format!(
                 "inner class {at}: {} waiting children, {} counted",
@@ -40,7 +40,7 @@ pub(super) fn all(hvt: &Hvt) -> Result<(), String> {
             return Err(format!("inner class {at}: {} children in the queue, {listed} listed", queued[at as usize]));
         }
     }
-    let bytes: u64 = hvt.leaves.iter().map(|leaf| leaf.queue.backlog(&hvt.slab).bytes).sum();
+    let bytes: u64 = hvt.queues.leaves.iter().map(|leaf| leaf.queue.backlog(&hvt.slab).bytes).sum();
     if bytes != hvt.slab.backlog().bytes {
         return Err(format!("leaves have {bytes} B, {} B are counted", hvt.slab.backlog().bytes));
     }
@@ -52,7 +52,7 @@ fn standing(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
     let (ready, waits) = if child & LEAF != 0 {
         (hvt.is_ready(child), false)
     } else {
-        let node = &hvt.nodes[child as usize];
+        let node = &hvt.queues.nodes[child as usize];
         (node.on != 0, node.waiting > 0)
     };
     let blocked = member.place.is_any(Place::BLOCKED);
@@ -74,12 +74,12 @@ fn standing(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
 
 /// The tag of a queued child is near the clock.
 fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
-    let node = &hvt.nodes[member.place.parent() as usize];
-    let distance = member.distance(hvt.max_packet.into());
-    let packet = node.rate * u64::from(hvt.max_packet);
+    let node = &hvt.queues.nodes[member.place.parent() as usize];
+    let distance = member.distance(hvt.queues.max_packet);
+    let packet = node.rate * hvt.queues.max_packet;
     let (most, width) = if node.is_wheel {
-        let entry = &hvt.entries[(node.entries + member.place.group()) as usize];
-        let group = &hvt.groups[entry.base as usize];
+        let entry = &hvt.queues.entries[(node.entries + member.place.group()) as usize];
+        let group = &hvt.queues.groups[entry.base as usize];
         (group.distance, group.width())
     } else {
         (distance, 0)
@@ -93,15 +93,15 @@ fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
 
 /// Counts the children that are in the queue of `at`.
 fn listed(hvt: &Hvt, at: u32) -> Result<u32, String> {
-    let node = &hvt.nodes[at as usize];
+    let node = &hvt.queues.nodes[at as usize];
     let mut count = 0;
     for index in (0..64).filter(|index| node.on >> index & 1 != 0) {
-        let entry = &hvt.entries[(node.entries + index) as usize];
+        let entry = &hvt.queues.entries[(node.entries + index) as usize];
         if !node.is_wheel {
             count += ordered(hvt, at, entry)?;
             continue;
         }
-        let group = &hvt.groups[entry.base as usize];
+        let group = &hvt.queues.groups[entry.base as usize];
         if group.full == 0 {
             return Err(format!("group {index} of inner class {at} is empty and listed"));
         }
@@ -118,13 +118,13 @@ fn list(hvt: &Hvt, at: u32, mut child: u32) -> Result<u32, String> {
     while child != NIL {
         queued(hvt, at, child)?;
         count += 1;
-        child = hvt.member(child).link;
+        child = hvt.queues.member(child).link;
     }
     Ok(count)
 }
 
 fn queued(hvt: &Hvt, at: u32, child: u32) -> Result<(), String> {
-    let place = hvt.member(child).place;
+    let place = hvt.queues.member(child).place;
     if place.state() == State::Queued && place.parent() == at {
         return Ok(());
     }
@@ -135,10 +135,10 @@ fn queued(hvt: &Hvt, at: u32, child: u32) -> Result<(), String> {
 fn ordered(hvt: &Hvt, at: u32, entry: &Entry) -> Result<u32, String> {
     let mut before = None;
     for place in 0..entry.len {
-        let Item { tag, child } = hvt.items[entry.at(place)];
-        let member = hvt.member(child);
+        let Item { tag, child } = hvt.queues.items[entry.at(place)];
+        let member = hvt.queues.member(child);
         queued(hvt, at, child)?;
-        let due = tag.wrapping_add(member.distance(hvt.max_packet.into()));
+        let due = tag.wrapping_add(member.distance(hvt.queues.max_packet));
         let is_late = before.is_some_and(|before| (tag.wrapping_sub(before) as i64) < 0);
         if member.tag != tag || is_late || place == 0 && (tag, due) != (entry.start, entry.finish) {
             return Err(format!("class {child:x} is not as its list says: {member:?}, {entry:?}"));

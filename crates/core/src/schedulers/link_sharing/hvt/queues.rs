@@ -1,9 +1,17 @@
 //! The queues of inner classes: who is next, and where those go that have sent.
 
+use alloc::boxed::Box;
+
 use super::place::{LEAF, Place, State};
+use super::scale::Scale;
 use super::wheel::{self, Group};
-use super::{Leaf, Member, NIL, Node, ROOT};
+use super::{Leaf, Member, NIL, Node, ROOT, SCANNED, urgent};
+use crate::bases::batches::LOOK_AHEAD_FROM;
+use crate::contract::{BuildError, ClassId, Hierarchy, OutOfMemory};
+use crate::parts::memory::{Stack, bytes_of, filled, pause};
 use crate::parts::prefetch::prefetch;
+use crate::parts::virtual_time;
+use crate::queue::PacketSlab;
 
 /// A group of children of one class: those of one weight, or of a group of its wheel.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +22,13 @@ pub(super) struct Entry {
     /// The first place of its list; of a wheel, the number of the group.
     pub(super) base: u32,
     /// The list is a ring of one place more than this, a power of two.
-    mask: u8,
-    head: u8,
-    pub(super) len: u8,
+    mask: u32,
+    head: u32,
+    pub(super) len: u32,
 }
+
+/// Most places of lists for each child: their numbers are powers of two.
+const MOST_ITEMS: usize = 2;
 
 /// A place in the list of a group.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +44,7 @@ impl Item {
 impl Entry {
     /// Makes an entry for the list from `base` on, with room for `children`; for a wheel, of the group `base`.
     pub(super) const fn new(base: u32, children: usize) -> Self {
-        Self { start: 0, finish: 0, base, mask: (Self::room(children) - 1) as u8, head: 0, len: 0 }
+        Self { start: 0, finish: 0, base, mask: Self::room(children) as u32 - 1, head: 0, len: 0 }
     }
 
     /// Places of a list of `children`.
@@ -43,13 +54,13 @@ impl Entry {
 
     /// Returns the places of its list.
     pub(super) fn places(&self) -> core::ops::Range<usize> {
-        self.base as usize..self.base as usize + usize::from(self.mask) + 1
+        self.base as usize..(self.base + self.mask) as usize + 1
     }
 
     /// Returns the index of the place `place` behind the first.
     #[inline(always)]
-    pub(super) const fn at(&self, place: u8) -> usize {
-        self.base as usize + (self.head.wrapping_add(place) & self.mask) as usize
+    pub(super) const fn at(&self, place: u32) -> usize {
+        (self.base + (self.head.wrapping_add(place) & self.mask)) as usize
     }
 
     /// Puts `child` into the list in the order of tags, behind equal ones.
@@ -122,20 +133,150 @@ const fn is_before(tag: u64, other: u64) -> bool {
     (tag.wrapping_sub(other) as i64) < 0
 }
 
-/// All classes and their queues, open for a number of steps.
-pub(super) struct Queues<'a> {
-    pub(super) leaves: &'a mut [Leaf],
-    pub(super) nodes: &'a mut [Node],
-    pub(super) entries: &'a mut [Entry],
-    pub(super) items: &'a mut [Item],
-    pub(super) groups: &'a mut [Group],
-    pub(super) reaches: &'a [u8],
+/// All classes and their queues.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// By class.
+    pub(super) leaves: Stack<Leaf>,
+    pub(super) nodes: Stack<Node>,
+    pub(super) entries: Stack<Entry>,
+    /// The lists of all groups that are not of wheels.
+    pub(super) items: Stack<Item>,
+    /// The groups of wheels.
+    pub(super) groups: Stack<Group>,
+    /// By inner class, 2 to this power is at least the distance of each child.
+    pub(super) reaches: Box<[u8]>,
     pub(super) max_packet: u64,
+    /// True if the tree is large enough for prefetching.
     pub(super) looks_ahead: bool,
 }
 
+impl Queues {
+    /// Makes all classes of `tree`, with their queues of packets in `slab`.
+    ///
+    /// # Errors
+    /// [`BuildError::Parameter`] for more inner classes than a place can name; [`BuildError::OutOfMemory`].
+    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab) -> Result<Self, BuildError> {
+        let inner = tree.len() - tree.leaves().len();
+        if inner > Place::MOST_PARENTS {
+            let (what, max) = ("the number of inner classes", Place::MOST_PARENTS as u64);
+            return Err(BuildError::Parameter { class: ClassId::ROOT, what, value: inner as u64, min: 1, max });
+        }
+        let max_packet = u64::from(tree.link().max_packet);
+        // How much room they take.
+        let (mut entries, mut items, mut groups) = (0, 0, 0);
+        for class in parents(tree) {
+            let scale = Scale::new(tree, class)?;
+            let count = scale.groups(max_packet).count();
+            entries += count;
+            if scale.inverse.len() > SCANNED {
+                groups += count;
+            } else {
+                items += MOST_ITEMS * scale.inverse.len();
+            }
+        }
+        let mut queues = Self {
+            leaves: Stack::with_room(tree.len())?,
+            nodes: Stack::with_room(inner)?,
+            entries: Stack::with_room(entries)?,
+            items: Stack::with_room(items)?,
+            groups: Stack::with_room(groups)?,
+            reaches: filled(inner, 0)?,
+            max_packet,
+            looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
+        };
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            pause(class.index());
+            // Until an inner class has its node, its number is the link.
+            let link = queues.nodes.len() as u32;
+            let place = Place::new(0, 0, if tree.is_leaf(class) { 0 } else { Place::INNER });
+            let member = Member { place, link, ..Member::NONE };
+            queues.leaves.push(Leaf { queue: slab.queue_for(tree, class), member });
+            if !tree.is_leaf(class) {
+                queues.nodes.push(Node::EMPTY);
+            }
+        }
+        for (number, class) in (0..).zip(parents(tree)) {
+            queues.add_children(tree, class, number)?;
+        }
+        Ok(queues)
+    }
+
+    /// Makes the members, and the queue, of the children of `class`.
+    fn add_children(&mut self, tree: &Hierarchy, class: ClassId, number: u32) -> Result<(), OutOfMemory> {
+        let (scale, largest) = (Scale::new(tree, class)?, self.max_packet);
+        let (children, groups) = (tree.children(class), scale.groups(largest));
+        let node = &mut self.nodes[number as usize];
+        (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
+        node.is_wheel = children.len() > SCANNED;
+        for &most in groups.most() {
+            if node.is_wheel {
+                self.entries.push(Entry::new(self.groups.len() as u32, 1));
+                self.groups.push(Group::new(most, largest * scale.rate)?);
+            } else {
+                let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
+                self.entries.push(Entry::new(self.items.len() as u32, of_weight));
+                (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
+            }
+        }
+        self.reaches[number as usize] = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2) as u8;
+        for (&child, &inverse) in children.iter().zip(&scale.inverse) {
+            let critical = if urgent::is_critical(tree, child) { Place::CRITICAL } else { 0 };
+            let place = Place::new(number, groups.group_of(inverse * largest), critical);
+            *self.member_mut(self.child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
+        }
+        Ok(())
+    }
+
+    /// Bytes that those of `tree` take, including construction.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let inner = tree.len() - tree.leaves().len();
+        let mut most = 0;
+        let mut queues = 0;
+        for children in parents(tree).map(|class| tree.children(class).len()) {
+            most = most.max(children);
+            queues += if children > SCANNED {
+                bytes_of::<Entry>(wheel::most_groups(children)) + wheel::memory(children)
+            } else {
+                bytes_of::<(Entry, [Item; MOST_ITEMS])>(children)
+            };
+        }
+        bytes_of::<Leaf>(tree.len())
+            + bytes_of::<Node>(inner)
+            + queues
+            + bytes_of::<u8>(inner)
+            + bytes_of::<u64>(most)
+            + virtual_time::memory_of_weights(most)
+    }
+
+    /// Returns `class` as its parent knows it.
+    pub(super) fn child_of(&self, class: ClassId) -> u32 {
+        let member = &self.leaves[class.index()].member;
+        if member.place.is_any(Place::INNER) { member.link } else { class.0 | LEAF }
+    }
+
+    /// Empties all queues. The packets are gone.
+    pub(super) fn reset(&mut self) {
+        for leaf in self.leaves.iter_mut().filter(|leaf| !leaf.member.place.is_any(Place::INNER)) {
+            leaf.member.reset();
+        }
+        for node in self.nodes.iter_mut() {
+            (node.v, node.on, node.high, node.waiting) = (0, 0, 0, 0);
+            node.member.reset();
+            node.member.place.clear(Place::OWES);
+        }
+        self.entries.iter_mut().for_each(|entry| entry.len = 0);
+        self.groups.iter_mut().for_each(|group| group.full = 0);
+    }
+}
+
+/// Returns the classes with children.
+pub(super) fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
+    core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
+}
+
 /// The queue of one class.
-impl Queues<'_> {
+impl Queues {
     #[inline(always)]
     pub(super) fn member(&self, child: u32) -> &Member {
         if child & LEAF != 0 {
@@ -164,7 +305,7 @@ impl Queues<'_> {
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
         }
-        self.entries[at as usize].insert(self.items, Item { tag, child }, inverse * self.max_packet);
+        self.entries[at as usize].insert(&mut self.items, Item { tag, child }, inverse * self.max_packet);
     }
 
     #[inline]
@@ -216,7 +357,7 @@ impl Queues<'_> {
     #[inline(always)]
     pub(super) fn pick(&mut self, at: u32) -> Option<u32> {
         let node = &mut self.nodes[at as usize];
-        let index = Self::choose(node, self.entries)?;
+        let index = Self::choose(node, &self.entries)?;
         if node.is_wheel {
             return Some(self.pick_from_wheel(at, index));
         }
@@ -233,7 +374,7 @@ impl Queues<'_> {
             let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
             let Member { tag, link, place, .. } = *self.member(child);
             if self.looks_ahead && link & LEAF != 0 {
-                prefetch(self.leaves, (link & !LEAF) as usize);
+                prefetch(&self.leaves, (link & !LEAF) as usize);
             }
             let node = &mut self.nodes[at as usize];
             let entry = &mut self.entries[(node.entries + index) as usize];
@@ -245,7 +386,7 @@ impl Queues<'_> {
             }
             // Its tag was beyond the ring, or has grown.
             self.put_in_wheel(child, tag, place);
-            let Some(next) = Self::choose(&mut self.nodes[at as usize], self.entries) else { return child };
+            let Some(next) = Self::choose(&mut self.nodes[at as usize], &self.entries) else { return child };
             index = next;
         }
     }
@@ -257,7 +398,7 @@ impl Queues<'_> {
             return;
         }
         let entry = &mut self.entries[(node.entries + place.group()) as usize];
-        entry.take_first(self.items);
+        entry.take_first(&self.items);
         if entry.len == 0 {
             node.on &= !(1 << place.group());
         }
@@ -270,12 +411,12 @@ impl Queues<'_> {
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
         }
-        self.entries[(node.entries + place.group()) as usize].rotate(self.items, tag);
+        self.entries[(node.entries + place.group()) as usize].rotate(&mut self.items, tag);
     }
 }
 
 /// Classes that become backlogged or idle, or send.
-impl Queues<'_> {
+impl Queues {
     /// Notes that `child` is not in the queue.
     #[inline]
     pub(super) fn leave(&mut self, child: u32, state: State) {
@@ -357,18 +498,14 @@ impl Queues<'_> {
                 }
                 return;
             }
-            match member.place.state() {
-                State::Held => {
-                    self.start_anew(at);
-                    if waiting > 0 {
-                        self.leave_waiting(at);
-                    } else {
-                        self.leave(at, State::Off);
-                    }
+            // Otherwise it has got packets meanwhile. Those above it have not if it is blocked.
+            if member.place.state() == State::Held {
+                self.start_anew(at);
+                if waiting > 0 {
+                    self.leave_waiting(at);
+                } else {
+                    self.leave(at, State::Off);
                 }
-                // It is blocked, and has got packets meanwhile.
-                State::Waiting => {}
-                State::Queued | State::Off => return,
             }
             at = member.place.parent();
         }

@@ -8,13 +8,33 @@
 use core::mem::swap;
 
 use super::place::{Place, State};
-use super::{Hvt, Member, NIL, Node};
+use super::queues::Queues;
+use super::{Leaf, Member, NIL, Node};
 
-impl Hvt {
+impl Queues {
+    /// Returns true if [`Queues::reweigh`] can be done: the same classes are in the same places.
+    pub(super) fn fits(&self, with: &Self) -> bool {
+        let place = |member: &Member| (member.place.parent(), member.place.is_any(Place::INNER));
+        let same = |(mine, theirs): (&Leaf, &Leaf)| {
+            place(&mine.member) == place(&theirs.member) && mine.queue.fits(&theirs.queue)
+        };
+        let alike = |(mine, theirs): (&Node, &Node)| {
+            place(&mine.member) == place(&theirs.member) && mine.is_wheel == theirs.is_wheel
+        };
+        self.leaves.len() == with.leaves.len()
+            && self.nodes.len() == with.nodes.len()
+            && self.max_packet == with.max_packet
+            && self.leaves.iter().zip(with.leaves.iter()).all(same)
+            && self.nodes.iter().zip(with.nodes.iter()).all(alike)
+    }
+
     /// Adopts the weights of `with`, which was made for the same classes and never used. Allocates nothing.
     pub(super) fn reweigh(&mut self, with: &mut Self) {
-        let leaves = |hvt: &Self, at: usize| hvt.leaves[at].member;
-        let nodes = |hvt: &Self, at: usize| hvt.nodes[at].member;
+        for (mine, theirs) in self.leaves.iter_mut().zip(with.leaves.iter()) {
+            mine.queue.retune(&theirs.queue);
+        }
+        let leaves = |queues: &Self, at: usize| queues.leaves[at].member;
+        let nodes = |queues: &Self, at: usize| queues.nodes[at].member;
         // A class counts no waiting children before it is used: 1 marks those whose children have other tags.
         for at in 0..self.nodes.len() {
             with.nodes[at].waiting = u32::from(self.nodes[at].rate != with.nodes[at].rate);
@@ -60,7 +80,7 @@ impl Hvt {
         }
         let tag = if member.place.state() == State::Queued { member.tag } else { member.lifted(node) };
         let ahead = (tag.wrapping_sub(node.v) as i64).max(0) as u64;
-        let distance = with.inverse * u64::from(self.max_packet);
+        let distance = with.inverse * self.max_packet;
         let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
         let tag = node.v.wrapping_add(ahead.min(distance.into()) as u64);
         let link = if member.place.state() == State::Queued { member.link } else { node.era() };
@@ -92,7 +112,7 @@ impl Hvt {
             let entry = was.entries[entries + on.trailing_zeros() as usize];
             on &= on - 1;
             if !is_wheel {
-                (0..entry.len).for_each(|place| self.queues().put(was.items[entry.at(place)].child));
+                (0..entry.len).for_each(|place| self.put(was.items[entry.at(place)].child));
                 continue;
             }
             while let Some(first) = was.groups[entry.base as usize].take_any() {
@@ -104,14 +124,14 @@ impl Hvt {
     fn put_list(&mut self, mut child: u32) {
         while child != NIL {
             let next = self.member(child).link;
-            self.queues().put(child);
+            self.put(child);
             child = next;
         }
     }
 }
 
 /// Marks the parent of a member in `with` if its weight changes.
-fn mark(with: &mut Hvt, mine: Member, theirs: Member) {
+fn mark(with: &mut Queues, mine: Member, theirs: Member) {
     if mine.inverse != theirs.inverse {
         with.nodes[mine.place.parent() as usize].waiting = 1;
     }

@@ -57,9 +57,14 @@ pub(super) fn burst(tree: &Hierarchy, class: ClassId) -> u64 {
     tree.config(class).burst.map_or(largest, u64::from)
 }
 
+/// Returns true for a latency-critical leaf. One whose rate when all are busy is below 1 bit/s is as any other.
+pub(super) fn is_critical(tree: &Hierarchy, class: ClassId) -> bool {
+    tree.is_leaf(class) && tree.config(class).latency_critical && tree.rate_all_busy(class) > 0
+}
+
 /// Latency-critical leaves.
 pub(super) fn leaves(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
-    tree.leaves().iter().copied().filter(|&leaf| tree.config(leaf).latency_critical)
+    tree.leaves().iter().copied().filter(|&leaf| is_critical(tree, leaf))
 }
 
 impl Urgent {
