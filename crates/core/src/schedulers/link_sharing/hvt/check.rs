@@ -134,16 +134,20 @@ fn queued(hvt: &Hvt, at: u32, child: u32) -> Result<(), String> {
 /// Counts the children of a list, which is in the order of tags, and whose entry says when the first is due.
 fn ordered(hvt: &Hvt, at: u32, entry: &Entry) -> Result<u32, String> {
     let mut before = None;
-    for place in 0..entry.len {
-        let Item { tag, child } = hvt.queues.items[entry.at(place)];
+    let first = Item { tag: entry.start, child: entry.first };
+    let others = (0..entry.others).map(|place| hvt.queues.items[entry.at(place)]);
+    for Item { tag, child } in core::iter::once(first).chain(others) {
         let member = hvt.queues.member(child);
         queued(hvt, at, child)?;
         let due = tag.wrapping_add(member.distance(hvt.queues.max_packet));
         let is_late = before.is_some_and(|before| (tag.wrapping_sub(before) as i64) < 0);
-        if member.tag != tag || is_late || place == 0 && (tag, due) != (entry.start, entry.finish) {
+        if member.tag != tag || is_late || before.is_none() && due != entry.finish {
             return Err(format!("class {child:x} is not as its list says: {member:?}, {entry:?}"));
         }
         before = Some(tag);
     }
-    if entry.len == 0 { Err(format!("a list of inner class {at} is empty and listed")) } else { Ok(entry.len.into()) }
+    if before != Some(entry.last) {
+        return Err(format!("the last of a list of inner class {at} is not {}", entry.last));
+    }
+    Ok(entry.others + 1)
 }

@@ -19,12 +19,16 @@ pub(super) struct Entry {
     /// Of the first child: the start, and the deadline.
     pub(super) start: u64,
     pub(super) finish: u64,
-    /// The first place of its list; of a wheel, the number of the group.
+    /// The tag of the last child of a list.
+    pub(super) last: u64,
+    /// The first child of a list.
+    pub(super) first: u32,
+    /// The first place for the others; of a wheel, the number of the group.
     pub(super) base: u32,
-    /// The list is a ring of one place more than this, a power of two.
+    /// The others are in a ring of one place more than this, a power of two.
     mask: u32,
     head: u32,
-    pub(super) len: u32,
+    pub(super) others: u32,
 }
 
 /// Most places of lists for each child: their numbers are powers of two.
@@ -42,12 +46,13 @@ impl Item {
 }
 
 impl Entry {
-    /// Makes an entry for the list from `base` on, with room for `children`; for a wheel, of the group `base`.
+    /// Makes an entry for the list of `children` with its places from `base` on; for a wheel, of the group `base`.
     pub(super) const fn new(base: u32, children: usize) -> Self {
-        Self { start: 0, finish: 0, base, mask: Self::room(children) as u32 - 1, head: 0, len: 0 }
+        let mask = Self::room(children) as u32 - 1;
+        Self { start: 0, finish: 0, last: 0, first: NIL, base, mask, head: 0, others: 0 }
     }
 
-    /// Places of a list of `children`.
+    /// Places for the others of `children`.
     pub(super) const fn room(children: usize) -> usize {
         children.next_power_of_two()
     }
@@ -57,73 +62,81 @@ impl Entry {
         self.base as usize..(self.base + self.mask) as usize + 1
     }
 
-    /// Returns the index of the place `place` behind the first.
+    /// Returns the index of the place `place` of the others.
     #[inline(always)]
     pub(super) const fn at(&self, place: u32) -> usize {
         (self.base + (self.head.wrapping_add(place) & self.mask)) as usize
     }
 
-    /// Puts `child` into the list in the order of tags, behind equal ones.
+    /// Begins a list with `item`.
     #[inline(always)]
-    fn insert(&mut self, items: &mut [Item], item: Item, distance: u64) {
-        if self.len == 0 {
-            (self.start, self.finish) = (item.tag, item.tag.wrapping_add(distance));
-        } else if is_before(item.tag, items[self.at(self.len - 1)].tag) {
+    const fn begin(&mut self, Item { tag, child }: Item, distance: u64) {
+        (self.start, self.finish, self.last) = (tag, tag.wrapping_add(distance), tag);
+        (self.first, self.others) = (child, 0);
+    }
+
+    /// Puts `item` into a list that is not empty, in the order of tags, behind equal ones.
+    #[inline(always)]
+    fn insert(&mut self, items: &mut [Item], item: Item) {
+        if is_before(item.tag, self.last) {
             return self.insert_between(items, item);
         }
-        items[self.at(self.len)] = item;
-        self.len += 1;
+        items[self.at(self.others)] = item;
+        self.others += 1;
+        self.last = item.tag;
     }
 
     /// Puts `item` before the last.
     #[inline(never)]
     fn insert_between(&mut self, items: &mut [Item], item: Item) {
-        let mut place = self.len;
+        if is_before(item.tag, self.start) {
+            self.head = self.head.wrapping_sub(1);
+            items[self.at(0)] = Item { tag: self.start, child: self.first };
+            self.others += 1;
+            return self.lead(item);
+        }
+        let mut place = self.others;
         while place > 0 && is_before(item.tag, items[self.at(place - 1)].tag) {
             items[self.at(place)] = items[self.at(place - 1)];
             place -= 1;
         }
         items[self.at(place)] = item;
-        self.len += 1;
-        if place == 0 {
-            self.begin_at(item.tag);
-        }
+        self.others += 1;
     }
 
     /// Puts the first child, whose tag is now `tag`, in its new place.
     #[inline(always)]
     fn rotate(&mut self, items: &mut [Item], tag: u64) {
-        let child = items[self.at(0)].child;
-        if self.len == 1 {
-            items[self.at(0)].tag = tag;
-            return self.begin_at(tag);
+        let item = Item { tag, child: self.first };
+        if self.others == 0 {
+            self.last = tag;
+            return self.lead(item);
         }
-        let next = items[self.at(1)].tag;
-        if is_before(tag, items[self.at(self.len - 1)].tag) {
-            self.head = self.head.wrapping_add(1);
-            self.len -= 1;
-            self.begin_at(next);
-            return self.insert_between(items, Item { tag, child });
-        }
-        items[self.at(self.len)] = Item { tag, child };
+        let next = items[self.at(0)];
         self.head = self.head.wrapping_add(1);
-        self.begin_at(next);
+        self.others -= 1;
+        self.lead(next);
+        self.insert(items, item);
     }
 
-    /// Takes out the first child.
+    /// Takes out the first child. Returns false if it was the only one.
     #[inline]
-    fn take_first(&mut self, items: &[Item]) {
-        self.head = self.head.wrapping_add(1);
-        self.len -= 1;
-        if self.len > 0 {
-            self.begin_at(items[self.at(0)].tag);
+    fn take_first(&mut self, items: &[Item]) -> bool {
+        if self.others == 0 {
+            return false;
         }
+        let next = items[self.at(0)];
+        self.head = self.head.wrapping_add(1);
+        self.others -= 1;
+        self.lead(next);
+        true
     }
 
+    /// Makes `item` the first.
     #[inline(always)]
-    const fn begin_at(&mut self, start: u64) {
-        self.finish = self.finish.wrapping_add(start.wrapping_sub(self.start));
-        self.start = start;
+    const fn lead(&mut self, Item { tag, child }: Item) {
+        self.finish = self.finish.wrapping_add(tag.wrapping_sub(self.start));
+        (self.start, self.first) = (tag, child);
     }
 }
 
@@ -265,7 +278,6 @@ impl Queues {
             node.member.reset();
             node.member.place.clear(Place::OWES);
         }
-        self.entries.iter_mut().for_each(|entry| entry.len = 0);
         self.groups.iter_mut().for_each(|group| group.full = 0);
     }
 }
@@ -300,12 +312,17 @@ impl Queues {
     pub(super) fn put(&mut self, child: u32) {
         let Member { tag, inverse, place, .. } = *self.member(child);
         let node = &mut self.nodes[place.parent() as usize];
-        node.on |= 1 << place.group();
-        let at = node.entries + place.group();
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
         }
-        self.entries[at as usize].insert(&mut self.items, Item { tag, child }, inverse * self.max_packet);
+        let (bit, item) = (1 << place.group(), Item { tag, child });
+        let entry = &mut self.entries[(node.entries + place.group()) as usize];
+        if node.on & bit == 0 {
+            node.on |= bit;
+            entry.begin(item, inverse * self.max_packet);
+        } else {
+            entry.insert(&mut self.items, item);
+        }
     }
 
     #[inline]
@@ -361,8 +378,7 @@ impl Queues {
         if node.is_wheel {
             return Some(self.pick_from_wheel(at, index));
         }
-        let entry = &self.entries[(node.entries + index) as usize];
-        Some(self.items[entry.at(0)].child)
+        Some(self.entries[(node.entries + index) as usize].first)
     }
 
     #[inline]
@@ -398,8 +414,7 @@ impl Queues {
             return;
         }
         let entry = &mut self.entries[(node.entries + place.group()) as usize];
-        entry.take_first(&self.items);
-        if entry.len == 0 {
+        if !entry.take_first(&self.items) {
             node.on &= !(1 << place.group());
         }
     }

@@ -112,7 +112,8 @@ impl Queues {
             let entry = was.entries[entries + on.trailing_zeros() as usize];
             on &= on - 1;
             if !is_wheel {
-                (0..entry.len).for_each(|place| self.put(was.items[entry.at(place)].child));
+                self.put(entry.first);
+                (0..entry.others).for_each(|place| self.put(was.items[entry.at(place)].child));
                 continue;
             }
             while let Some(first) = was.groups[entry.base as usize].take_any() {
