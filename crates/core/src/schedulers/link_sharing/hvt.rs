@@ -357,7 +357,7 @@ impl Hvt {
         }
         let id = child & !LEAF;
         let leaf = &self.queues.leaves[id as usize];
-        !leaf.queue.is_empty() && !(leaf.member.place.is_any(Place::CRITICAL) && !self.urgent.are_all_sent(id))
+        !leaf.queue.is_empty() && (!leaf.member.place.is_any(Place::CRITICAL) || self.urgent.are_all_sent(id))
     }
 
     /// Lets classes return whose ceilings are out of debt.

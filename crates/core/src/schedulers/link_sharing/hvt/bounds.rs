@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 
 use super::queues::parents;
-use super::scale::{Groups, Scale};
+use super::scale::Scale;
 use super::urgent;
+use super::wheel::Groups;
 use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};
 
 /// The queue of the children of one class.

@@ -180,7 +180,7 @@ impl Queues {
         let (mut entries, mut items, mut groups) = (0, 0, 0);
         for class in parents(tree) {
             let scale = Scale::new(tree, class)?;
-            let count = scale.groups(max_packet).count();
+            let count = scale.groups(max_packet).most().len();
             entries += count;
             if scale.inverse.len() > SCANNED {
                 groups += count;

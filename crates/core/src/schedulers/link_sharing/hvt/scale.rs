@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::SCANNED;
-use super::wheel::Keys;
+use super::wheel::Groups;
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::slice;
 use crate::parts::virtual_time;
@@ -51,74 +51,6 @@ impl Scale {
     /// Returns the groups of the children, whose largest packets have `largest` bytes.
     pub(super) fn groups(&self, largest: u64) -> Groups {
         let distances = self.inverse.iter().map(|inverse| inverse * largest);
-        if self.inverse.len() > SCANNED {
-            Groups::Wheel(Keys::new(distances))
-        } else {
-            Groups::Lists(Lists::new(distances))
-        }
-    }
-}
-
-/// Groups of siblings by the distances of their deadlines.
-#[derive(Debug)]
-pub(super) enum Groups {
-    Lists(Lists),
-    Wheel(Keys),
-}
-
-impl Groups {
-    /// Number of groups.
-    pub(super) fn count(&self) -> usize {
-        self.most().len()
-    }
-
-    /// Returns the index of the group for `distance`.
-    pub(super) fn group_of(&self, distance: u64) -> u32 {
-        match self {
-            Self::Lists(lists) => lists.most().partition_point(|&other| other < distance) as u32,
-            Self::Wheel(keys) => keys.group_of(distance),
-        }
-    }
-
-    /// Returns the largest distance of each group.
-    pub(super) fn most(&self) -> &[u64] {
-        match self {
-            Self::Lists(lists) => lists.most(),
-            Self::Wheel(keys) => keys.most(),
-        }
-    }
-
-    /// Returns the width of the slots, and the distance, of the group for `distance`.
-    pub(super) fn of(&self, distance: u64) -> (u64, u64) {
-        match self {
-            Self::Lists(_) => (0, distance),
-            Self::Wheel(keys) => keys.of(distance),
-        }
-    }
-}
-
-/// The different distances of at most [`SCANNED`] children, ascending.
-#[derive(Debug)]
-pub(super) struct Lists {
-    distances: [u64; SCANNED],
-    count: usize,
-}
-
-impl Lists {
-    fn new(distances: impl Iterator<Item = u64>) -> Self {
-        let mut lists = Self { distances: [0; SCANNED], count: 0 };
-        for distance in distances {
-            let at = lists.most().partition_point(|&other| other < distance);
-            if lists.most().get(at) != Some(&distance) {
-                lists.distances.copy_within(at..lists.count, at + 1);
-                lists.distances[at] = distance;
-                lists.count += 1;
-            }
-        }
-        lists
-    }
-
-    fn most(&self) -> &[u64] {
-        &self.distances[..self.count]
+        if self.inverse.len() > SCANNED { Groups::of_wheel(distances) } else { Groups::of_lists(distances) }
     }
 }

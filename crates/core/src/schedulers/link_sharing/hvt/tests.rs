@@ -1,11 +1,17 @@
 use alloc::vec::Vec;
 
-use super::*;
-use crate::contract::{ClassConfig, LinkConfig, Share};
-use crate::test_link::{LINK, flat, never, weighted};
+use proptest::prelude::*;
 
-fn packet(class: ClassId, len: u32, handle: u64) -> Packet {
-    Packet { handle, len, class }
+use super::*;
+use crate::contract::{ClassConfig, LinkConfig, Rate};
+use crate::test_link::{LINK, NS_PER_BYTE, flat, invariants, never, weighted};
+
+mod model;
+
+use model::{Model, Next};
+
+fn packet(class: u32, len: u32, handle: u64) -> Packet {
+    Packet { handle, len, class: ClassId(class) }
 }
 
 /// Sends everything; the classes in order.
@@ -13,16 +19,153 @@ fn drain(hvt: &mut Hvt) -> Vec<u32> {
     let mut order = Vec::new();
     while let Dequeued::Packet(packet) = hvt.dequeue(Nanos::ZERO, &mut never) {
         order.push(packet.class.0);
-        crate::test_link::invariants(hvt).unwrap();
+        invariants(hvt).unwrap();
     }
     order
 }
 
 #[test]
 fn classes_of_equal_weight_alternate() {
-    let mut hvt = Hvt::new(&flat((0..3).map(|_| weighted(1)))).unwrap();
-    for n in 0..9 {
-        hvt.enqueue(Nanos::ZERO, packet(ClassId(n / 3 + 1), 1500, 0), &mut never);
+    for leaves in [3, 30] {
+        let mut hvt = Hvt::new(&flat((0..leaves).map(|_| weighted(1)))).unwrap();
+        for class in (1..=leaves).flat_map(|class| [class; 3]) {
+            hvt.enqueue(Nanos::ZERO, packet(class, 1500, 0), &mut never);
+        }
+        let turns: Vec<u32> = (1..=leaves).collect();
+        assert_eq!(drain(&mut hvt), [&turns[..], &turns, &turns].concat());
     }
-    assert_eq!(drain(&mut hvt), [1, 2, 3, 1, 2, 3, 1, 2, 3]);
+}
+
+#[test]
+fn a_heavy_class_waits_for_no_round_of_light_ones() {
+    // Half of the link beside a hundred classes of half a percent: every other packet.
+    let mut hvt = Hvt::new(&flat(core::iter::once(100).chain([1; 100]).map(weighted))).unwrap();
+    for class in 1..=101 {
+        (0..if class == 1 { 100 } else { 1 })
+            .for_each(|_| hvt.enqueue(Nanos::ZERO, packet(class, 1500, 0), &mut never));
+    }
+    let order = drain(&mut hvt);
+    let waits = order.split(|&class| class == 1).map(<[u32]>::len);
+    assert!(waits.max() <= Some(2), "{order:?}");
+}
+
+#[test]
+fn a_class_keeps_its_lag_while_its_last_packet_is_in_transmission() {
+    // A class of short packets that always has the next one before the last has left is backlogged all the time.
+    let mut hvt = Hvt::new(&flat([weighted(1), weighted(9)])).unwrap();
+    let mut sent = [0u64; 3];
+    for n in 0..20_000 {
+        for (class, len) in [(1, 64), (2, 1500)] {
+            if hvt.class_backlog(ClassId(class)).packets == 0 {
+                hvt.enqueue(Nanos::ZERO, packet(class, len, n), &mut never);
+            }
+        }
+        let Dequeued::Packet(packet) = hvt.dequeue(Nanos::ZERO, &mut never) else { panic!("a packet is there") };
+        sent[packet.class.index()] += u64::from(packet.len);
+    }
+    // Within the bound of both, in bytes of the first.
+    assert!(sent[1].abs_diff(sent[2] / 9) <= 2 * 1500 + 2 * 1500 / 9 + 2 * 1500 / 10, "{sent:?}");
+}
+
+#[test]
+fn a_class_that_was_away_for_long_is_not_taken_for_one_that_is_ahead() {
+    for eras in [0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17] {
+        let mut hvt = Hvt::new(&flat([weighted(1), weighted(1)])).unwrap();
+        hvt.enqueue(Nanos::ZERO, packet(1, 1500, 0), &mut never);
+        drain(&mut hvt);
+        // The clock moves on, as if the other one had been served for a long time.
+        let root = &mut hvt.queues.nodes[0];
+        (0..eras).for_each(|_| root.advance(1 << ERA));
+        for class in [1, 2, 1] {
+            hvt.enqueue(Nanos::ZERO, packet(class, 1500, 0), &mut never);
+        }
+        let (v, member) = (hvt.queues.nodes[0].v, hvt.queues.leaves[1].member);
+        assert_eq!(member.tag, v, "{eras} eras");
+        assert_eq!(drain(&mut hvt), [1, 2, 1], "{eras} eras");
+    }
+}
+
+/// A class of a random tree.
+#[derive(Clone, Debug)]
+struct Spec {
+    /// An earlier class, modulo their number and one more, which is the root.
+    parent: usize,
+    weight: u64,
+    ceiling: Option<u64>,
+    critical: bool,
+}
+
+fn spec(features: bool) -> impl Strategy<Value = Spec> {
+    let ceiling = prop_oneof![3 => Just(None), 1 => (1_000_000u64..900_000_000).prop_map(Some)];
+    (any::<prop::sample::Index>(), 1u64..50, ceiling, prop::bool::weighted(0.3)).prop_map(
+        move |(parent, weight, ceiling, critical)| Spec {
+            parent: parent.index(1 << 20),
+            weight,
+            ceiling: ceiling.filter(|_| features),
+            critical: critical && features,
+        },
+    )
+}
+
+/// Compares the scheduler with the model, packet by packet, on the same arrivals.
+fn compare(specs: &[Spec], steps: &[(u32, u32, u8)]) {
+    let parents: Vec<usize> = specs.iter().enumerate().map(|(at, spec)| spec.parent % (at + 1)).collect();
+    let is_leaf = |class: usize| !parents.contains(&class);
+    let mut tree = Hierarchy::builder(LinkConfig::new(LINK));
+    for (at, spec) in specs.iter().enumerate() {
+        let config = ClassConfig {
+            ceiling: spec.ceiling.map(|bps| Rate::from_bps(bps).unwrap()),
+            latency_critical: spec.critical && is_leaf(at + 1),
+            ..weighted(spec.weight)
+        };
+        tree.add(ClassId(parents[at] as u32), config).unwrap();
+    }
+    let tree = tree.build().unwrap();
+    let mut hvt = Hvt::new(&tree).unwrap();
+    let mut model = Model::new(&tree, &hvt);
+    let leaves = tree.leaves();
+    let mut now = Nanos::ZERO;
+    for (n, &(leaf, len, kind)) in (0..).zip(steps) {
+        if kind % 4 != 0 {
+            let class = leaves[leaf as usize % leaves.len()];
+            hvt.enqueue(now, packet(class.0, len, n), &mut never);
+            model.enqueue(now, class, len, n);
+        }
+        if kind % 3 == 0 {
+            let (sent, expected) = (hvt.dequeue(now, &mut never), model.dequeue(now));
+            invariants(&hvt).unwrap();
+            now = match (sent, expected) {
+                (Dequeued::Packet(packet), Next::Packet(class, handle)) => {
+                    assert_eq!((packet.class, packet.handle), (class, handle), "packet {n} of {tree:#?}");
+                    now.saturating_add(Nanos(u64::from(packet.len) * NS_PER_BYTE))
+                }
+                (Dequeued::WaitUntil(t), Next::WaitUntil(other)) => {
+                    assert_eq!(t, other);
+                    if kind % 2 == 0 { t } else { now.saturating_add(Nanos(u64::from(len))) }
+                }
+                (Dequeued::Idle, Next::Idle) => now.saturating_add(Nanos(u64::from(len))),
+                (sent, expected) => panic!("{sent:?} instead of {expected:?} of {tree:#?}"),
+            };
+        }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u32, u32, u8)>> {
+    prop::collection::vec((any::<u32>(), prop_oneof![Just(1500), Just(64), 1u32..=1500], any::<u8>()), 1..400)
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_a_model_with_unbounded_numbers_does(
+        specs in prop::collection::vec(spec(false), 1..14), steps in steps()
+    ) {
+        compare(&specs, &steps);
+    }
+
+    #[test]
+    fn with_ceilings_and_latency_critical_leaves_too(
+        specs in prop::collection::vec(spec(true), 1..14), steps in steps()
+    ) {
+        compare(&specs, &steps);
+    }
 }

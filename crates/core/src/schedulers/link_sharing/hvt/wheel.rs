@@ -96,56 +96,77 @@ impl Group {
     }
 }
 
-/// The groups of one wheel by the half octave of a distance.
+/// Groups of siblings by the distances of their deadlines.
 #[derive(Debug)]
-pub(super) struct Keys {
-    /// The first half octave; shorter distances are in its group.
-    first: u32,
-    group: [u8; MOST_GROUPS],
-    /// The largest distance of each group.
+pub(super) struct Groups {
+    /// The largest distance of each group, ascending.
     most: [u64; MOST_GROUPS],
-    groups: usize,
+    count: usize,
+    /// Of a wheel: the first half octave, and the group of each. Shorter distances are in the group of the first.
+    octaves: Option<(u32, [u8; MOST_GROUPS])>,
 }
 
-impl Keys {
-    pub(super) fn new(distances: impl Iterator<Item = u64> + Clone) -> Self {
-        let last = distances.clone().map(key).max().unwrap_or(0);
-        let first = last.saturating_sub(MOST_GROUPS as u32 - 1);
-        let mut keys = Self { first, group: [0; MOST_GROUPS], most: [0; MOST_GROUPS], groups: 0 };
+impl Groups {
+    /// Makes a group for each distance, of at most 64.
+    pub(super) fn of_lists(distances: impl Iterator<Item = u64>) -> Self {
+        let mut groups = Self { most: [0; MOST_GROUPS], count: 0, octaves: None };
         for distance in distances {
-            let at = keys.at(distance);
-            keys.most[at] = distance.max(keys.most[at]);
-        }
-        for at in 0..MOST_GROUPS {
-            let most = keys.most[at];
-            if most > 0 {
-                keys.group[at] = keys.groups as u8;
-                keys.most[keys.groups] = most;
-                keys.groups += 1;
+            let at = groups.most().partition_point(|&other| other < distance);
+            if groups.most().get(at) != Some(&distance) {
+                groups.most.copy_within(at..groups.count, at + 1);
+                groups.most[at] = distance;
+                groups.count += 1;
             }
         }
-        keys
+        groups
+    }
+
+    /// Makes a group for each half octave of distances.
+    pub(super) fn of_wheel(distances: impl Iterator<Item = u64> + Clone) -> Self {
+        let last = distances.clone().map(key).max().unwrap_or(0);
+        let first = last.saturating_sub(MOST_GROUPS as u32 - 1);
+        let mut most = [0; MOST_GROUPS];
+        for distance in distances {
+            let most = &mut most[place(distance, first)];
+            *most = distance.max(*most);
+        }
+        let (mut group, mut count) = ([0; MOST_GROUPS], 0);
+        for at in 0..MOST_GROUPS {
+            if most[at] > 0 {
+                group[at] = count as u8;
+                most[count] = most[at];
+                count += 1;
+            }
+        }
+        Self { most, count, octaves: Some((first, group)) }
     }
 
     /// Returns the index of the group for `distance`.
     pub(super) fn group_of(&self, distance: u64) -> u32 {
-        self.group[self.at(distance)].into()
+        match &self.octaves {
+            Some((first, group)) => group[place(distance, *first)].into(),
+            None => self.most().partition_point(|&other| other < distance) as u32,
+        }
     }
 
     /// Returns the largest distance of each group.
     pub(super) fn most(&self) -> &[u64] {
-        &self.most[..self.groups]
-    }
-
-    fn at(&self, distance: u64) -> usize {
-        key(distance).saturating_sub(self.first) as usize % MOST_GROUPS
+        &self.most[..self.count]
     }
 
     /// Returns the width of the slots, and the distance, of the group for `distance`.
     pub(super) fn of(&self, distance: u64) -> (u64, u64) {
-        let (shift, of_group) = shape(self.most[usize::from(self.group[self.at(distance)])]);
+        if self.octaves.is_none() {
+            return (0, distance);
+        }
+        let (shift, of_group) = shape(self.most[self.group_of(distance) as usize]);
         (1 << shift, of_group)
     }
+}
+
+/// Returns the place of the half octave of `distance` behind the half octave `first`.
+fn place(distance: u64, first: u32) -> usize {
+    key(distance).saturating_sub(first) as usize % MOST_GROUPS
 }
 
 /// Returns the width of slots as a power of two, and the distance, of a group whose children have a distance of at most `most`.
@@ -223,7 +244,7 @@ mod tests {
 
     #[test]
     fn children_of_one_weight_have_a_group_with_a_sixteenth_more_than_their_distance() {
-        let keys = Keys::new([1u64 << 30; 30].into_iter());
-        assert_eq!((keys.most().len(), keys.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
+        let groups = Groups::of_wheel([1u64 << 30; 30].into_iter());
+        assert_eq!((groups.most().len(), groups.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
     }
 }

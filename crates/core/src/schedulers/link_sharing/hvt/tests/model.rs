@@ -1,0 +1,376 @@
+//! The rule of `docs/hvt.md` once more, with numbers that do not wrap and no queues: at each choice all classes are looked at.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::super::Hvt;
+use crate::contract::{ClassId, Hierarchy, Nanos};
+
+/// What is sent next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Packet(ClassId, u64),
+    WaitUntil(Nanos),
+    Idle,
+}
+
+/// A bucket in billionths of a bit.
+#[derive(Clone, Debug)]
+struct Tokens {
+    rate: i128,
+    depth: i128,
+    level: i128,
+    at: u64,
+}
+
+const BYTE: i128 = 8_000_000_000;
+
+impl Tokens {
+    fn new(rate: u64, depth: u64) -> Self {
+        let depth = i128::from(depth) * BYTE;
+        Self { rate: rate.into(), depth, level: depth, at: 0 }
+    }
+
+    fn refill(&mut self, now: Nanos) {
+        self.level = (self.level + self.rate * i128::from(now.0 - self.at)).min(self.depth);
+        self.at = now.0;
+    }
+
+    fn ready_at(&self) -> u64 {
+        self.at
+            + u64::try_from((-self.level).max(0).div_euclid(self.rate)).unwrap()
+            + u64::from((-self.level).max(0).rem_euclid(self.rate) != 0)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Class {
+    parent: usize,
+    inverse: i128,
+    /// Of an inner class: per byte, and how far its clock moves when no child is left.
+    rate: i128,
+    reach: i128,
+    v: i128,
+    tag: i128,
+    owes: i128,
+    /// In the queue of its parent, since this count.
+    queued: Option<u64>,
+    /// Backlogged otherwise; idle with its last packet in transmission.
+    waiting: bool,
+    held: bool,
+    ceiling: Option<Tokens>,
+    blocked: bool,
+    contract: Option<Tokens>,
+    urgent: usize,
+    ordinary: bool,
+    packets: VecDeque<(u32, u64)>,
+}
+
+/// The rule.
+#[derive(Debug)]
+pub(super) struct Model {
+    classes: Vec<Class>,
+    leaves: Vec<bool>,
+    largest: i128,
+    urgent: VecDeque<usize>,
+    last: Option<usize>,
+    puts: u64,
+}
+
+const ROOT: usize = 0;
+
+impl Model {
+    /// Takes the units of tags, the distances of new starts and the depths of buckets from `hvt`, nothing else.
+    pub(super) fn new(tree: &Hierarchy, hvt: &Hvt) -> Self {
+        let largest = tree.link().max_packet;
+        let class = |index: usize| {
+            let (class, child) = (ClassId(index as u32), hvt.queues.child_of(ClassId(index as u32)));
+            let levels = core::iter::successors(tree.parent(class), |&above| tree.parent(above)).count() as u64;
+            let node = (!tree.is_leaf(class)).then(|| &hvt.queues.nodes[child as usize]);
+            let reach = (!tree.is_leaf(class)).then(|| 1 << hvt.queues.reaches[child as usize]);
+            let config = tree.config(class);
+            let critical = tree.is_leaf(class) && config.latency_critical;
+            Class {
+                parent: tree.parent(class).map_or(ROOT, ClassId::index),
+                inverse: hvt.queues.member(child).inverse.into(),
+                rate: node.map_or(0, |node| node.rate.into()),
+                reach: reach.unwrap_or(0),
+                v: 0,
+                tag: 0,
+                owes: 0,
+                queued: None,
+                waiting: false,
+                held: false,
+                ceiling: config.ceiling.map(|rate| Tokens::new(rate.bps(), u64::from(largest) * (4 * levels + 1))),
+                blocked: false,
+                contract: critical.then(|| Tokens::new(tree.rate_all_busy(class), largest.into())),
+                urgent: 0,
+                ordinary: false,
+                packets: VecDeque::new(),
+            }
+        };
+        let classes = (0..tree.len()).map(class).collect();
+        let leaves = (0..tree.len()).map(|index| tree.is_leaf(ClassId(index as u32))).collect();
+        Self { classes, leaves, largest: largest.into(), urgent: VecDeque::new(), last: None, puts: 0 }
+    }
+
+    fn children(&self, class: usize) -> impl Iterator<Item = usize> {
+        (1..self.classes.len()).filter(move |&child| self.classes[child].parent == class)
+    }
+
+    fn queued(&self, class: usize) -> impl Iterator<Item = usize> {
+        self.children(class).filter(|&child| self.classes[child].queued.is_some())
+    }
+
+    fn is_any_queued(&self, class: usize) -> bool {
+        self.queued(class).next().is_some()
+    }
+
+    fn is_any_waiting(&self, class: usize) -> bool {
+        self.children(class).any(|child| self.classes[child].waiting)
+    }
+
+    fn put(&mut self, child: usize) {
+        self.puts += 1;
+        self.classes[child].queued = Some(self.puts);
+    }
+
+    fn lift(&mut self, child: usize) {
+        let v = self.classes[self.classes[child].parent].v;
+        self.classes[child].tag = v.max(self.classes[child].tag);
+    }
+
+    fn start_anew(&mut self, class: usize) {
+        self.classes[class].v += self.classes[class].reach;
+    }
+
+    pub(super) fn enqueue(&mut self, now: Nanos, class: ClassId, len: u32, id: u64) {
+        let leaf = class.index();
+        let own = &mut self.classes[leaf];
+        own.packets.push_back((len, id));
+        if let Some(tokens) = &mut own.contract {
+            tokens.refill(now);
+            let cost = i128::from(len) * BYTE;
+            if !own.ordinary && tokens.level >= cost {
+                tokens.level -= cost;
+                own.urgent += 1;
+                return self.urgent.push_back(leaf);
+            }
+            own.ordinary = true;
+            if own.urgent > 0 {
+                return;
+            }
+        }
+        if self.classes[leaf].queued.is_none() && !self.classes[leaf].waiting {
+            self.rise(leaf);
+        }
+    }
+
+    fn rise(&mut self, child: usize) {
+        let parent = self.classes[child].parent;
+        if self.classes[child].blocked {
+            if !self.classes[child].waiting {
+                let was_held = self.classes[child].held;
+                (self.classes[child].waiting, self.classes[child].held) = (true, false);
+                if !was_held {
+                    self.wait(parent);
+                }
+            }
+            return;
+        }
+        let was_ready = self.is_any_queued(parent);
+        if !self.classes[child].held {
+            self.lift(child);
+        }
+        (self.classes[child].waiting, self.classes[child].held) = (false, false);
+        self.put(child);
+        if parent != ROOT && !was_ready {
+            self.rise(parent);
+        }
+    }
+
+    /// Idle classes above a class that waits wait, too; held ones when they are settled.
+    fn wait(&mut self, class: usize) {
+        let own = &mut self.classes[class];
+        if class == ROOT || own.waiting || own.queued.is_some() {
+            return;
+        }
+        let was_held = own.held;
+        (own.waiting, own.held) = (true, false);
+        if !was_held {
+            self.wait(self.classes[class].parent);
+        }
+    }
+
+    pub(super) fn dequeue(&mut self, now: Nanos) -> Next {
+        if let Some(last) = self.last.take() {
+            self.settle(last);
+        }
+        self.release(now);
+        if let Some((leaf, id)) = self.send_urgent(now) {
+            return Next::Packet(ClassId(leaf as u32), id);
+        }
+        let Some(leaf) = self.choose() else {
+            let backlog = self.classes.iter().any(|class| !class.packets.is_empty());
+            let blocked = self.classes.iter().filter(|class| class.blocked);
+            let next = blocked.filter_map(|class| Some(class.ceiling.as_ref()?.ready_at())).min();
+            return next.filter(|_| backlog).map_or(Next::Idle, |t| Next::WaitUntil(Nanos(t)));
+        };
+        let (len, id) = self.classes[leaf].packets.pop_front().expect("a packet");
+        self.block(leaf, len, now);
+        let mut held = self.classes[leaf].packets.is_empty();
+        if held {
+            self.last = Some(leaf);
+            (self.classes[leaf].urgent, self.classes[leaf].ordinary) = (0, false);
+        }
+        let (mut child, mut ready) = (leaf, !held);
+        while child != ROOT {
+            let parent = self.classes[child].parent;
+            let inverse = self.classes[child].inverse;
+            self.classes[child].tag += i128::from(len) * inverse;
+            self.classes[parent].v += i128::from(len) * self.classes[parent].rate;
+            self.classes[child].queued = None;
+            held &= !ready;
+            if ready && !self.classes[child].blocked {
+                self.put(child);
+            } else if held {
+                self.classes[child].held = true;
+            } else {
+                self.classes[child].waiting = true;
+                if !ready {
+                    self.start_anew(child);
+                }
+            }
+            (child, ready) = (parent, self.is_any_queued(parent));
+        }
+        Next::Packet(ClassId(leaf as u32), id)
+    }
+
+    fn settle(&mut self, leaf: usize) {
+        self.classes[leaf].held = false;
+        let mut class = self.classes[leaf].parent;
+        while class != ROOT {
+            if core::mem::take(&mut self.classes[class].held) {
+                self.start_anew(class);
+                self.classes[class].waiting = self.is_any_waiting(class);
+            }
+            class = self.classes[class].parent;
+        }
+        if !self.is_any_queued(ROOT) {
+            self.start_anew(ROOT);
+        }
+    }
+
+    fn block(&mut self, leaf: usize, len: u32, now: Nanos) {
+        let mut class = leaf;
+        while class != ROOT {
+            let own = &mut self.classes[class];
+            if let Some(tokens) = &mut own.ceiling {
+                tokens.refill(now);
+                tokens.level -= i128::from(len) * BYTE;
+                own.blocked |= tokens.level < 0;
+            }
+            class = own.parent;
+        }
+    }
+
+    /// In the order in which buckets are out of debt, then of classes.
+    fn release(&mut self, now: Nanos) {
+        loop {
+            let due = |class: &usize| self.classes[*class].blocked;
+            let at = |class: usize| self.classes[class].ceiling.as_ref().expect("a ceiling").ready_at();
+            let next = (1..self.classes.len()).filter(due).map(|class| (at(class), class)).min();
+            let Some((_, class)) = next.filter(|&(at, _)| at <= now.0) else { return };
+            self.classes[class].blocked = false;
+            let ready = if self.leaves[class] { self.has_turns(class) } else { self.is_any_queued(class) };
+            if self.classes[class].waiting && ready {
+                self.rise(class);
+            }
+        }
+    }
+
+    fn has_turns(&self, leaf: usize) -> bool {
+        !self.classes[leaf].packets.is_empty() && self.classes[leaf].urgent == 0
+    }
+
+    fn send_urgent(&mut self, now: Nanos) -> Option<(usize, u64)> {
+        while let Some(leaf) = self.urgent.pop_front() {
+            if self.classes[leaf].urgent == 0 {
+                continue;
+            }
+            self.classes[leaf].urgent -= 1;
+            let mut path = core::iter::successors(Some(leaf), |&class| Some(self.classes[class].parent));
+            if path.by_ref().take_while(|&class| class != ROOT).any(|class| self.classes[class].blocked) {
+                (self.classes[leaf].urgent, self.classes[leaf].ordinary) = (0, true);
+                self.take_turns(leaf);
+                continue;
+            }
+            let (len, id) = self.classes[leaf].packets.pop_front().expect("a packet");
+            self.block(leaf, len, now);
+            let mut child = leaf;
+            while child != ROOT {
+                let parent = self.classes[child].parent;
+                if self.is_any_queued(parent) || self.is_any_waiting(parent) {
+                    let units = i128::from(len) * self.classes[child].inverse;
+                    if self.classes[child].queued.is_some() {
+                        self.classes[child].owes += units;
+                    } else {
+                        self.lift(child);
+                        self.classes[child].tag += units;
+                    }
+                    self.classes[parent].v += i128::from(len) * self.classes[parent].rate;
+                }
+                child = parent;
+            }
+            if self.classes[leaf].packets.is_empty() {
+                (self.classes[leaf].urgent, self.classes[leaf].ordinary) = (0, false);
+            } else if self.classes[leaf].urgent == 0 {
+                self.classes[leaf].ordinary = true;
+                self.take_turns(leaf);
+            }
+            return Some((leaf, id));
+        }
+        None
+    }
+
+    fn take_turns(&mut self, leaf: usize) {
+        if self.has_turns(leaf) && self.classes[leaf].queued.is_none() && !self.classes[leaf].waiting {
+            self.rise(leaf);
+        }
+    }
+
+    fn choose(&mut self) -> Option<usize> {
+        let mut class = ROOT;
+        while !self.leaves[class] {
+            let first = self.queued(class).map(|child| self.classes[child].tag).min();
+            let Some(first) = first else {
+                // Nobody below can be served: it waits.
+                if class == ROOT {
+                    return None;
+                }
+                self.start_anew(class);
+                (self.classes[class].queued, self.classes[class].waiting) = (None, true);
+                class = self.classes[class].parent;
+                continue;
+            };
+            self.classes[class].v = self.classes[class].v.max(first);
+            let v = self.classes[class].v;
+            let eligible = self.queued(class).filter(|&child| self.classes[child].tag <= v);
+            let deadline = |child: usize| {
+                let own = &self.classes[child];
+                (own.tag + self.largest * own.inverse, own.inverse, own.queued)
+            };
+            let child = eligible.min_by_key(|&child| deadline(child))?;
+            let own = &mut self.classes[child];
+            if own.blocked {
+                (own.queued, own.waiting) = (None, true);
+            } else if own.owes > 0 {
+                own.tag += core::mem::take(&mut own.owes);
+                self.put(child);
+            } else {
+                class = child;
+            }
+        }
+        Some(class)
+    }
+}
