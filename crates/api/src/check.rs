@@ -10,7 +10,7 @@ use fairlink_report::{ClassBounds, ClassReport, Content, Document, LinkBounds, L
 use fairlink_theory::bursts::{CostlyBurst, costly_bursts};
 use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
 use fairlink_theory::latency::DelayBound;
-use fairlink_theory::promises::{Promised, largest_share_error, next_packet, promised};
+use fairlink_theory::promises::{Promised, largest_share_error, next_packet, promised, shorter_delays};
 use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
@@ -69,8 +69,26 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// length. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_piece_bytes: Option<u32>,
+    /// A scheduler with the same shares and shorter delay bounds, if those of some leaves are long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shorter_delays: Option<ShorterDelays>,
     /// Warnings.
     pub problems: Vec<ProblemReport>,
+}
+
+/// A scheduler that shares as the link's does, and has shorter delay bounds.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct ShorterDelays {
+    /// Its name.
+    pub scheduler: String,
+    /// Leaves with a delay bound of more than three of the link's largest packets at their rates, and a shorter one under it.
+    pub leaves: usize,
+    /// Of these, the leaf whose bound becomes shortest in proportion.
+    pub class: String,
+    /// Its delay bound in seconds.
+    pub delay_bound_s: f64,
+    /// That under the other scheduler.
+    pub shorter_s: f64,
 }
 
 /// Limits of what a flood does to a frame of another class in the gateway.
@@ -206,6 +224,20 @@ impl Checked {
         notes
     }
 
+    /// Returns a scheduler with the same shares and shorter delay bounds, if those of some leaves are long.
+    #[must_use]
+    pub fn shorter_delays(&self) -> Option<ShorterDelays> {
+        let shorter = shorter_delays(self.link.info(), &self.link.tree)?;
+        let [delay_bound_s, shorter_s] = shorter.seconds;
+        Some(ShorterDelays {
+            scheduler: shorter.scheduler.name.to_owned(),
+            leaves: shorter.leaves,
+            class: self.link.names.name(shorter.leaf).to_owned(),
+            delay_bound_s,
+            shorter_s,
+        })
+    }
+
     /// Returns the bounds of the whole link; absent if the scheduler does not promise them.
     #[must_use]
     pub fn bounds(&self) -> LinkBounds {
@@ -245,6 +277,7 @@ impl Checked {
             gateway_bps: self.gateway_bps,
             flood: self.flood.clone(),
             longest_piece_bytes: Some(self.link.longest_piece()).filter(|&bytes| bytes > 0),
+            shorter_delays: self.shorter_delays(),
             problems: self.warnings.iter().map(ProblemReport::from).collect(),
         })
     }

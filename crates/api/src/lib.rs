@@ -34,7 +34,9 @@ mod tree;
 
 pub use admission::Admission;
 pub use check::theorems::{AsPrinted, InnerCurve, Load, MeanDelayEstimate, Theorems, VirtualTimes};
-pub use check::{CheckDoc, CheckOptions, Checked, Flood, RefusedDoc, USEFUL_S, check, class_bounds, share_warnings};
+pub use check::{
+    CheckDoc, CheckOptions, Checked, Flood, RefusedDoc, ShorterDelays, USEFUL_S, check, class_bounds, share_warnings,
+};
 pub use diff::{ClassDiff, DiffDoc, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff};
 pub use expand::{ExpandDoc, expand};
 pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};

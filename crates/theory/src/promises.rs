@@ -5,6 +5,7 @@
 
 use fairlink_core::{
     ClassId, Delay, Fairness, Feature, Hierarchy, OutOfMemory, Ratio, RoundTerms, SchedulerInfo, TransmissionGap,
+    registry::SCHEDULERS,
 };
 use num_rational::BigRational;
 use thiserror::Error;
@@ -12,6 +13,7 @@ use thiserror::Error;
 use crate::bounds::{BoundsError, ClassFairness, HdrrBounds, HlsBounds, WorstPair};
 use crate::curves::{flat_excess, real_time_excess};
 use crate::latency::{DelayBound, delay_bounds, exact};
+use crate::to_f64;
 use crate::weights::{Weights, WeightsError};
 
 /// The weight of a class as its scheduler runs with it.
@@ -265,6 +267,51 @@ pub fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, Class
         Some(((8.0 * own + bits(&server.late)) / link.rate.bps() as f64, leaf))
     };
     tree.leaves().iter().filter_map(of_leaf).max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// A scheduler under which leaves have shorter delay bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Shorter {
+    /// The scheduler.
+    pub scheduler: &'static SchedulerInfo,
+    /// Leaves whose bounds exceed [`LONG`] packets at their rates, and are shorter under it.
+    pub leaves: usize,
+    /// Of these, the leaf that gains most.
+    pub leaf: ClassId,
+    /// Its bound in seconds, and that under the other scheduler.
+    pub seconds: [f64; 2],
+}
+
+/// A delay bound of more largest packets than this, at the leaf's rate when all are busy, is long.
+pub const LONG: f64 = 3.0;
+
+/// Largest number of classes for which [`shorter_delays`] looks.
+const MOST_COMPARED: usize = 1 << 17;
+
+/// Looks for a scheduler that shares `tree` as `info` does and takes it as it is, with virtual times instead of rounds, and
+/// shorter delay bounds for leaves whose bounds are [`LONG`]. `None` if there is none, if `info` has no rounds, and for
+/// more than 131,072 classes.
+#[must_use]
+pub fn shorter_delays(info: &SchedulerInfo, tree: &Hierarchy) -> Option<Shorter> {
+    if !matches!(info.promises.fairness, Some(Fairness::Rounds(_))) || tree.len() > MOST_COMPARED {
+        return None;
+    }
+    let takes = |other: &&SchedulerInfo| {
+        matches!(other.promises.fairness, Some(Fairness::Clocks(_))) && other.unsupported(tree).next().is_none()
+    };
+    let scheduler = SCHEDULERS.iter().find(takes)?;
+    let [own, others] = [info, scheduler].map(|info| delay_bounds(info, tree));
+    let compared = |&leaf: &ClassId| {
+        let [own, other] =
+            [&own, &others].map(|bounds| bounds[leaf.index()].as_ref().map(|bound| to_f64(&bound.seconds())));
+        let seconds = [own?, other?];
+        let packet = f64::from(tree.link().max_packet) * 8.0 / tree.rate_all_busy(leaf).max(1) as f64;
+        (seconds[0] > LONG * packet && seconds[1] < seconds[0]).then_some((leaf, seconds))
+    };
+    let gains: Vec<(ClassId, [f64; 2])> = tree.leaves().iter().filter_map(compared).collect();
+    let gain = |(_, [own, other]): &(ClassId, [f64; 2])| own / other;
+    let &(leaf, seconds) = gains.iter().max_by(|one, other| gain(one).total_cmp(&gain(other)))?;
+    Some(Shorter { scheduler, leaves: gains.len(), leaf, seconds })
 }
 
 /// The admission test of \[hfsc\] Section 2.1, if `info` guarantees curves and a class of `tree` has one. Returns the

@@ -291,6 +291,9 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     let lines = bounds::lines(link, promised, &checked.bounds(), says_fairness);
     lines.iter().try_for_each(|line| out.paragraph(line, 18))?;
     theorems::lines(theorems).iter().try_for_each(|line| out.paragraph(line, 18))?;
+    if let Some(shorter) = checked.shorter_delays() {
+        out.paragraph(&bounds::shorter_delays(&shorter), 18)?;
+    }
     if Admission::for_link(link).is_some() {
         let admitted = "admission         the sum of all service curves never exceeds the link's capacity";
         out.paragraph(admitted, 18)?;

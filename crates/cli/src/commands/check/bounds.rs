@@ -1,8 +1,9 @@
 //! The bounds of a scheduler as `check` prints them for people.
 
+use fairlink_api::ShorterDelays;
 use fairlink_api::USEFUL_S;
 use fairlink_config::link::LinkFile;
-use fairlink_core::{ClassId, Delay, Hierarchy, TransmitQueue};
+use fairlink_core::{ClassId, Delay, Fairness, Hierarchy, TransmitQueue};
 use fairlink_report::{ClassBounds, LinkBounds, TrafficLimit};
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit};
 
@@ -71,6 +72,24 @@ pub(super) fn columns(promised: &Promised, tree: &Hierarchy) -> Vec<Column> {
         (delays, ("valid for burst + rate", |bounds| limits(&bounds.delay_bound_for))),
     ];
     columns.into_iter().filter_map(|(is_used, column)| is_used.then_some(column)).collect()
+}
+
+/// A line about a scheduler with shorter delay bounds.
+pub(super) fn shorter_delays(shorter: &ShorterDelays) -> String {
+    let leaves = match shorter.leaves {
+        1 => "1 leaf has a delay bound of more than 3 packets at its rate".to_owned(),
+        leaves => format!(
+            "{} have delay bounds of more than 3 packets at their rates",
+            human::count(leaves, "leaf", "leaves")
+        ),
+    };
+    format!(
+        "shorter delays    {leaves}; with `scheduler = \"{}\"` that of {} is {} instead of {}, and the shares are the same",
+        shorter.scheduler,
+        shorter.class,
+        human::time(human::up(shorter.shorter_s)),
+        human::time(human::up(shorter.delay_bound_s))
+    )
 }
 
 /// A weight with its unit.

@@ -21,7 +21,7 @@
 //!
 //! # The queue of a class
 //!
-//! Children of one weight are a list in the order of their tags, which is that of their deadlines. Of up to [`SCANNED`]
+//! Children of one weight are a list in the order of their tags, which is that of their deadlines. Of up to 24
 //! children the first ones of all lists are compared: the choice is exact. More are in the groups of a wheel
 //! (`hvt/wheel.rs`), which are compared in the same way. Of equal deadlines that of the larger weight is first, of one weight
 //! the one that came first.
@@ -35,7 +35,7 @@
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 64 at most. A
-//! child with a tag in the middle of its list, of [`SCANNED`] at most, is put there from the front.
+//! child with a tag in the middle of its list, of 24 at most, is put there from the front.
 //!
 //! # Invariants
 //!
@@ -138,6 +138,7 @@ impl Member {
     }
 
     /// Returns the distance of a deadline from a start tag.
+    #[cfg(any(test, feature = "invariants"))]
     #[inline(always)]
     const fn distance(&self, max_packet: u64) -> u64 {
         self.inverse * max_packet
