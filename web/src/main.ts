@@ -2,7 +2,7 @@
 
 import { Change as Reload } from "./change";
 import { Editor } from "./editor";
-import { Engine, Refused } from "./engine";
+import { Engine, Refused, type Request } from "./engine";
 import { rateText } from "./format";
 import { importText, toolOf } from "./import";
 import { Live } from "./live";
@@ -336,6 +336,6 @@ async function begin(): Promise<void> {
 }
 
 // For tests, and for whoever opens the console.
-Object.assign(window, { fairlink: { text: (request: object) => engine.text(request), load, link: () => editor.text, stop: () => engine.stop("the engine has stopped") } });
+Object.assign(window, { fairlink: { text: (request: Request) => engine.text(request), load, link: () => editor.text, stop: () => engine.stop("the engine has stopped") } });
 
 begin().catch((error: Error) => tell(error.message));

@@ -33,10 +33,11 @@ use std::sync::Arc;
 use crate::expand::sections::{Section, sections};
 use crate::expand::templates::Templates;
 use crate::expand::writer::Writer;
+use crate::link::is_tc_file;
 use crate::problem::{Log, Problems, Source};
 use crate::reader;
-use crate::tc::import::is_tc_file;
 
+#[cfg(feature = "tools")]
 pub(crate) use table::row as row_span;
 
 /// Returns the text of `source` with templates and tables of classes expanded. A text without any is unchanged, and so

@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 /// Longest text of a request, in bytes. A longer link file is for the command line.
 const LONGEST: usize = 16 << 20;
 
-/// One request. Texts are link files, or scenarios: link files with sources.
+/// One request, such as `{"check": {"link": "..."}}`: a tag within would take 30 kB of the module. Texts are link files, or
+/// scenarios: link files with sources.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
     /// Bounds and warnings.
     #[cfg(feature = "plan")]
@@ -40,7 +41,7 @@ enum Request {
     Set { class: String, key: String, value: u64 },
     /// All schedulers.
     #[cfg(feature = "plan")]
-    Schedulers,
+    Schedulers {},
     /// Reads the configuration of another tool, the text of one file. `rate_bps` is that of the link, if the file has none.
     #[cfg(feature = "import")]
     Import { tool: String, name: String, text: String, rate_bps: Option<u64> },
@@ -134,7 +135,7 @@ impl Engine {
                 Ok(text(&rates.iter().map(|bps| bps.round()).collect::<Vec<f64>>()))
             }
             #[cfg(feature = "plan")]
-            Request::Schedulers => Ok(text(&schedulers(&[])?)),
+            Request::Schedulers {} => Ok(text(&schedulers(&[])?)),
             #[cfg(feature = "import")]
             Request::Import { tool, name, text: other, rate_bps } => {
                 let tool = tool_named(&tool)?;

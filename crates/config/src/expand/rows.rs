@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::files::MAX_FILE;
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 use crate::reader::closest;
-use crate::tc::toml_text::quoted;
+use crate::toml_text::quoted;
 
 const PLACE: &str = "[[classes]]";
 /// Separator of several values in a field of a list.

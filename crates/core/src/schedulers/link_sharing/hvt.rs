@@ -132,6 +132,7 @@ impl Member {
     }
 
     /// Returns the distance of a deadline from a start tag.
+    #[cfg(feature = "invariants")]
     #[inline(always)]
     const fn distance(&self, max_packet: u64) -> u64 {
         self.inverse * max_packet
