@@ -266,12 +266,29 @@ async function download(kind: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Longest file that is read, in bytes. */
-const LONGEST = 16 << 20;
+/** Longest file that is read, in bytes, and most classes: the engine refuses more. */
+const [LONGEST, MOST_CLASSES] = [16 << 20, 100_000];
+/** Longest file whose classes are counted, in bytes: the command line reads no longer one. */
+const LONGEST_COUNTED = 256 << 20;
+
+/** The number of classes of a file that is not kept in memory. */
+async function classesIn(file: File): Promise<number> {
+  const header = "[[class]]";
+  const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
+  let [count, rest] = [0, ""];
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const pieces = (rest + part.value).split(header);
+    count += pieces.length - 1;
+    // A header may be cut in two.
+    rest = pieces.at(-1)?.slice(-header.length + 1) ?? "";
+  }
+  return count;
+}
 
 async function take(file: File): Promise<void> {
   if (file.size > LONGEST) {
-    notice(`${file.name} has ${file.size} B; the page takes up to ${LONGEST} B, the command line more`);
+    const classes = file.size > LONGEST_COUNTED ? "" : ` and ${await classesIn(file)} classes`;
+    notice(`${file.name} has ${file.size} B${classes}; the page takes up to ${LONGEST} B and ${MOST_CLASSES} classes: use the command line (fairlink check ${file.name}), or a part of the file`);
     return;
   }
   const text = await file.text();

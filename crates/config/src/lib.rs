@@ -58,7 +58,7 @@ pub use fairlink_schema::{human, units};
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;
 pub use expand::written_out;
-pub use files::{Disk, Files, Memory, NoFiles};
+pub use files::{Disk, Files, Limits, Memory, NoFiles};
 pub use hosts::host_of;
 pub use link::pools::PoolSpec;
 pub use link::{LinkFile, ReadOptions};

@@ -767,6 +767,7 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
     const EXPECTED: &str = "a table for each class: [[class]], in double brackets";
     // Without a rate, shares of the link are read as if it had the largest, so that other errors are still found.
     let facts = LinkFacts { rate: rate.or(Some(Rate::MAX)) };
+    let limit = log.source().limits().classes;
     let mut tables = 0;
     let mut read = |value: Value<'_, '_>, classes: &mut RawClasses, log: &mut Log| {
         tables += 1;
@@ -775,6 +776,12 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
         }
     };
     let classes = match document.pieces() {
+        Some(pieces) if pieces.estimate() > limit => {
+            let mut classes = 0;
+            pieces.each(|_, _| classes += 1);
+            log.error(pieces.first(), ProblemKind::TooManyHere { classes, limit });
+            return RawClasses::with_room(0);
+        }
         Some(pieces) => {
             let mut classes = RawClasses::with_room(pieces.estimate());
             pieces.each(|class, at| read(Value::at("class", class, at), &mut classes, log));
@@ -783,6 +790,10 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
         None => {
             let value = document.need("class", "[[class]] and below it name = \"...\"", log);
             let values = value.and_then(|value| value.list(EXPECTED, log)).unwrap_or_default();
+            if let (true, Some(first)) = (values.len() > limit, values.first()) {
+                log.error(first.span(), ProblemKind::TooManyHere { classes: values.len(), limit });
+                return RawClasses::with_room(0);
+            }
             let mut classes = RawClasses::with_room(values.len());
             values.into_iter().for_each(|value| read(value, &mut classes, log));
             classes
