@@ -39,7 +39,11 @@ const tree = new Tree(by("tree"), {
     void work();
   },
   move: (name, below) => move(name, below),
-  drag: ({ name }, bps, done) => (done ? edit(setKey(editor.text, name, "guarantee", JSON.stringify(rateText(bps)))) : void slide(name, "guarantee", bps)),
+  drag: ({ name }, bps, done) => {
+    if (bps === null) restore();
+    else if (done) edit(setKey(editor.text, name, "guarantee", JSON.stringify(rateText(bps))));
+    else void slide(name, "guarantee", bps);
+  },
 });
 const details = new Details(by("details"), engine, (name, key, value) => void slide(name, key, value), (name, key, to) => edit(setKey(editor.text, name, key, to)));
 const editor = new Editor(by("editor"), () => {
@@ -62,8 +66,10 @@ function later(): void {
 }
 
 function edit(changes: Change | Change[] | null): void {
-  if (changes === null) notice("This class is not written as a [[class]] table of its own: edit it in the file.");
-  else editor.change(changes);
+  if (changes === null) {
+    notice("This class is not written as a [[class]] table of its own: edit it in the file.");
+    restore();
+  } else editor.change(changes);
 }
 
 /** Puts a class below another one, or below the link. */
@@ -167,6 +173,14 @@ async function slide(name: string, key: string, value: number): Promise<void> {
     tell((error as Error).message);
   }
   slides = false;
+}
+
+/** Shows the rates of the file again, after a number that did not get into it. */
+function restore(): void {
+  sliding = undefined;
+  // The engine has the link with that number.
+  planned = undefined;
+  void work();
 }
 
 async function explain(): Promise<void> {

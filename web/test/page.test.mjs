@@ -367,6 +367,37 @@ test("a guarantee is dragged in the tree, and a class is moved", async () => {
   await close(page);
 });
 
+test("a drag that the browser ends leaves nothing behind", async () => {
+  const page = await open();
+  const file = LINK.replace("8mbit", "7mbit");
+  await type(page, file);
+  await shows(page, "voice", "data");
+  const ours = { voice: "2.22 Mbit/s", data: "7.78 Mbit/s" };
+  assert.deepEqual(await rates(page), ours);
+  const box = await page.locator(".row:has-text('voice') svg").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.2, box.y + 7);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.1, box.y + 7, { steps: 4 });
+  await until(page, () => [...document.querySelectorAll(".rate")].some((rate) => /^1\.2\d Mbit/.test(rate.textContent)));
+  await page.evaluate(() => dispatchEvent(new PointerEvent("pointercancel")));
+  await until(page, () => document.querySelector(".rate").textContent === "2.22 Mbit/s");
+  // What the pointer does afterwards is no part of it.
+  await page.mouse.move(box.x + box.width * 0.05, box.y + 7, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForTimeout(300);
+  assert.deepEqual(await rates(page), ours);
+  assert.equal(await text(page), file);
+  // A slider of the other class begins with the file's number of this one.
+  await page.click(".row:has-text('data') span");
+  await page.waitForSelector("#details input[type=range]");
+  await page.$eval("#details input[type=range]", (range) => {
+    range.value = "400";
+    range.dispatchEvent(new Event("input"));
+  });
+  await until(page, () => document.querySelector(".rate").textContent === "3.33 Mbit/s");
+  await close(page);
+});
+
 test("every example is checked, and simulated for a while", async () => {
   const page = await open();
   const names = await page.$$eval("#example option", (options) => options.map((option) => option.textContent));
