@@ -211,13 +211,16 @@ mod tests {
             let refused = lines(many);
             assert!(refused.contains(wanted) && refused.trim().lines().count() == 1, "{refused}");
         }
+        // The number that fits is said, and not what a template makes of too many.
+        let long = format!("[template.t]\nweight = 1\ncomment = \"{}\"\n", "x".repeat(200));
+        let refused = lines(format!("{run}{head}{long}{}{tail}", tables(5, "template = \"t\"\n")));
+        assert!(refused.contains(wanted), "{refused}");
         let peer = |count: usize| format!("[[peer]]\nname = \"p\"\nlink = {{ rate = \"1mbit\" }}\n{}", list(count));
         let refused = lines(format!("{run}{head}{}{}{tail}", tables(2, ""), peer(3)));
         assert!(refused.contains(wanted), "{refused}");
         let fits = lines(format!("{run}{head}{}{}{tail}", tables(2, ""), peer(1)));
         assert!(!fits.contains("error: the file has"), "{fits}");
         // A short text, three classes, and a long template.
-        let long = format!("[template.t]\nweight = 1\ncomment = \"{}\"\n", "x".repeat(200));
         let refused = lines(format!("{run}{head}{long}{}{tail}", tables(3, "template = \"t\"\n")));
         assert!(refused.contains("templates expand the classes to more than 0 MiB"), "{refused}");
     }
