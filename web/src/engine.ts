@@ -36,6 +36,12 @@ async function fetchModule(name: string): Promise<ArrayBuffer> {
   return Uint8Array.from(atob(window.fairlinkModules?.[name] ?? ""), (letter) => letter.charCodeAt(0)).buffer;
 }
 
+/** A request: what to do, and the fields of it. */
+export interface Request {
+  do: string;
+  [field: string]: unknown;
+}
+
 interface Waiting {
   resolve(answer: string): void;
   reject(error: Error): void;
@@ -86,17 +92,17 @@ export class Engine {
   }
 
   /** Asks, and returns the answer as it came. */
-  async text(request: object): Promise<string> {
+  async text({ do: what, ...about }: Request): Promise<string> {
     const worker = await this.start();
     const number = this.next++;
     return new Promise((resolve, reject) => {
       this.waiting.set(number, { resolve, reject });
-      worker.postMessage({ number, request: JSON.stringify(request) });
+      worker.postMessage({ number, request: JSON.stringify({ [what]: about }) });
     });
   }
 
   /** Asks, and throws `Refused` if something is wrong with the request. */
-  async ask<T>(request: object): Promise<T> {
+  async ask<T>(request: Request): Promise<T> {
     const { answer, problems } = JSON.parse(await this.text(request)) as { answer?: T; problems?: Problem[] };
     if (problems) throw new Refused(problems);
     return answer as T;

@@ -2,7 +2,7 @@
 
 import { Change as Reload } from "./change";
 import { Editor } from "./editor";
-import { Engine, Refused } from "./engine";
+import { Engine, Refused, type Request } from "./engine";
 import { rateText } from "./format";
 import { importText, toolOf } from "./import";
 import { Live } from "./live";
@@ -39,7 +39,11 @@ const tree = new Tree(by("tree"), {
     void work();
   },
   move: (name, below) => move(name, below),
-  drag: ({ name }, bps, done) => (done ? edit(setKey(editor.text, name, "guarantee", JSON.stringify(rateText(bps)))) : void slide(name, "guarantee", bps)),
+  drag: ({ name }, bps, done) => {
+    if (bps === null) restore();
+    else if (done) edit(setKey(editor.text, name, "guarantee", JSON.stringify(rateText(bps))));
+    else void slide(name, "guarantee", bps);
+  },
 });
 const details = new Details(by("details"), engine, (name, key, value) => void slide(name, key, value), (name, key, to) => edit(setKey(editor.text, name, key, to)));
 const editor = new Editor(by("editor"), () => {
@@ -62,8 +66,10 @@ function later(): void {
 }
 
 function edit(changes: Change | Change[] | null): void {
-  if (changes === null) notice("This class is not written as a [[class]] table of its own: edit it in the file.");
-  else editor.change(changes);
+  if (changes === null) {
+    notice("This class is not written as a [[class]] table of its own: edit it in the file.");
+    restore();
+  } else editor.change(changes);
 }
 
 /** Puts a class below another one, or below the link. */
@@ -169,6 +175,14 @@ async function slide(name: string, key: string, value: number): Promise<void> {
   slides = false;
 }
 
+/** Shows the rates of the file again, after a number that did not get into it. */
+function restore(): void {
+  sliding = undefined;
+  // The engine has the link with that number.
+  planned = undefined;
+  void work();
+}
+
 async function explain(): Promise<void> {
   if (check) await details.show(check, classes.find(({ name }) => name === tree.chosen), under(chosenScheduler()), demandText(check.link.classes));
 }
@@ -266,12 +280,29 @@ async function download(kind: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Longest file that is read, in bytes. */
-const LONGEST = 16 << 20;
+/** Longest file that is read, in bytes, and most classes: the engine refuses more. */
+const [LONGEST, MOST_CLASSES] = [16 << 20, 100_000];
+/** Longest file whose classes are counted, in bytes: the command line reads no longer one. */
+const LONGEST_COUNTED = 256 << 20;
+
+/** The number of classes of a file that is not kept in memory. */
+async function classesIn(file: File): Promise<number> {
+  const header = "[[class]]";
+  const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
+  let [count, rest] = [0, ""];
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const pieces = (rest + part.value).split(header);
+    count += pieces.length - 1;
+    // A header may be cut in two.
+    rest = pieces.at(-1)?.slice(-header.length + 1) ?? "";
+  }
+  return count;
+}
 
 async function take(file: File): Promise<void> {
   if (file.size > LONGEST) {
-    notice(`${file.name} has ${file.size} B; the page takes up to ${LONGEST} B, the command line more`);
+    const classes = file.size > LONGEST_COUNTED ? "" : ` and ${await classesIn(file)} classes`;
+    notice(`${file.name} has ${file.size} B${classes}; the page takes up to ${LONGEST} B and ${MOST_CLASSES} classes: use the command line (fairlink check ${file.name}), or a part of the file`);
     return;
   }
   const text = await file.text();
@@ -336,6 +367,6 @@ async function begin(): Promise<void> {
 }
 
 // For tests, and for whoever opens the console.
-Object.assign(window, { fairlink: { text: (request: object) => engine.text(request), load, link: () => editor.text, stop: () => engine.stop("the engine has stopped") } });
+Object.assign(window, { fairlink: { text: (request: Request) => engine.text(request), load, link: () => editor.text, stop: () => engine.stop("the engine has stopped") } });
 
 begin().catch((error: Error) => tell(error.message));

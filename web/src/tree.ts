@@ -14,8 +14,8 @@ export interface TreeEvents {
   choose(name: string): void;
   demand(name: string, to: string): void;
   move(name: string, below: string | null): void;
-  /** The number of a class that its bar shows while it is dragged, and when it is let go. */
-  drag(report: ClassReport, bps: number, done: boolean): void;
+  /** The number of a class that its bar shows while it is dragged, and when it is let go; null if the browser ends the dragging. */
+  drag(report: ClassReport, bps: number | null, done: boolean): void;
 }
 
 export class Tree extends Rows<ClassReport> {
@@ -59,14 +59,23 @@ export class Tree extends Rows<ClassReport> {
         moves ||= Math.abs(moved.clientX - event.clientX) > NEAR;
         if (moves) tell(moved, false);
       };
-      const up = (last: PointerEvent) => {
+      const end = () => {
         removeEventListener("pointermove", move);
         removeEventListener("pointerup", up);
+        removeEventListener("pointercancel", cancel);
         this.held = false;
+      };
+      const up = (last: PointerEvent) => {
+        end();
         if (moves) tell(last, true);
+      };
+      const cancel = () => {
+        end();
+        if (moves) events.drag(report, null, true);
       };
       addEventListener("pointermove", move);
       addEventListener("pointerup", up);
+      addEventListener("pointercancel", cancel);
     });
     return bar;
   }

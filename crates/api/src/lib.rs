@@ -22,6 +22,7 @@ mod diff;
 mod expand;
 mod explain;
 mod fluid;
+#[cfg(feature = "import")]
 mod import;
 mod keys;
 mod links;
@@ -41,6 +42,7 @@ pub use diff::{ClassDiff, DiffDoc, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff}
 pub use expand::{ExpandDoc, expand};
 pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};
 pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};
+#[cfg(feature = "import")]
 pub use import::{
     Case, ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, Tool, import,
 };

@@ -33,10 +33,11 @@ use std::sync::Arc;
 use crate::expand::sections::{Section, sections};
 use crate::expand::templates::Templates;
 use crate::expand::writer::Writer;
-use crate::problem::{Log, Problems, Source};
+use crate::link::is_tc_file;
+use crate::problem::{Log, ProblemKind, Problems, Source};
 use crate::reader;
-use crate::tc::import::is_tc_file;
 
+#[cfg(feature = "tools")]
 pub(crate) use table::row as row_span;
 
 /// Returns the text of `source` with templates and tables of classes expanded. A text without any is unchanged, and so
@@ -51,6 +52,12 @@ pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
     }
     let Some(sections) = sections(text) else { return Ok(Arc::clone(source)) };
     let mut log = Log::new(source);
+    let classes = || sections.iter().filter(|section| section.is_list_of("class"));
+    let (count, limit) = (classes().count(), source.limits().classes);
+    if let (true, Some(first)) = (count > limit, classes().next()) {
+        log.error(first.header(), ProblemKind::TooManyHere { classes: count, limit });
+        return Err(log.into_errors());
+    }
     let templates = Templates::read(&sections, &mut log);
     let mut writer = Writer::new(source);
     let mut included = Vec::new();
@@ -64,6 +71,12 @@ pub(crate) fn expand(source: &Source) -> Result<Source, Problems> {
             class(&sections[at..], &templates, &mut writer, &mut log);
         } else if !section.is_template() {
             writer.copy(section.span.clone());
+        }
+        if writer.is_full() && !log.has_errors() {
+            let why = format!("templates expand the classes to more than {} MiB", writer.most() >> 20);
+            let help = "remove keys of the templates, or classes".to_owned();
+            log.error(section.header(), ProblemKind::Row { why, help });
+            break;
         }
     }
     if log.has_errors() {

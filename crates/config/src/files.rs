@@ -13,6 +13,22 @@ use std::sync::Arc;
 /// Longest file that is read, in bytes: a tree of a million leaves has some hundred megabytes.
 pub(crate) const MAX_FILE: u64 = 256 << 20;
 
+/// Most that is read of a text. What a text may need of memory depends on the place where it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Classes of all links of a text together.
+    pub classes: usize,
+    /// Bytes of a text whose templates and tables of classes are expanded.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    /// Those of the core, and of a file.
+    fn default() -> Self {
+        Self { classes: usize::MAX, bytes: MAX_FILE as usize }
+    }
+}
+
 /// Opens files by their paths.
 pub trait Files: Debug + Send + Sync {
     /// Opens the file at `path` for reading.
@@ -20,6 +36,11 @@ pub trait Files: Debug + Send + Sync {
     /// # Errors
     /// The reason why the file cannot be read, as a phrase.
     fn open(&self, path: &Path) -> Result<Box<dyn Read>, String>;
+
+    /// Returns the limits of texts that come with these files.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 }
 
 /// The file system of this machine. Reading a pipe or a device may never end, and opening a pipe without a writer
@@ -142,6 +163,66 @@ mod tests {
             lines.starts_with("who.csv: error: the file cannot be read: other files cannot be read here"),
             "{lines}"
         );
+    }
+
+    #[derive(Debug)]
+    struct Small;
+
+    impl Files for Small {
+        fn open(&self, path: &Path) -> Result<Box<dyn Read>, String> {
+            NoFiles.open(path)
+        }
+
+        fn limits(&self) -> Limits {
+            Limits { classes: 3, bytes: 400 }
+        }
+    }
+
+    #[test]
+    fn more_classes_than_the_place_allows_are_counted_and_refused() {
+        let lines = |text: String| match Scenario::from_source(
+            &SourceText::among("s.toml", text, Arc::new(Small)),
+            &ReadOptions::default(),
+        ) {
+            Ok(read) => read.link.names.iter().count().to_string(),
+            Err(problems) => problems.lines(),
+        };
+        let head = "[link]\nrate = \"8mbit\"\n";
+        let tables = |count: usize, more: &str| -> String {
+            (0..count).map(|at| format!("[[class]]\nname = \"c{at}\"\n{more}")).collect()
+        };
+        let list = |count: usize| {
+            let classes: Vec<String> = (0..count).map(|at| format!("{{ name = \"c{at}\" }}")).collect();
+            format!("class = [{}]\n", classes.join(", "))
+        };
+        let tail = "[[source]]\nclass = \"c0\"\nmodel = \"greedy\"\npacket = \"100B\"\n";
+        let run = "duration = \"1s\"\n";
+        let wanted = "error: the file has 5 classes; up to 3 can be read here; use the command line";
+        for (fits, many) in [
+            (format!("{run}{head}{}{tail}", tables(3, "")), format!("{run}{head}{}{tail}", tables(5, ""))),
+            (format!("{run}{}{head}{tail}", list(3)), format!("{run}{}{head}{tail}", list(5))),
+            (
+                format!("{run}{head}[template.t]\nweight = 1\n{}{tail}", tables(3, "template = \"t\"\n")),
+                format!("{run}{head}[template.t]\nweight = 1\n{}{tail}", tables(5, "template = \"t\"\n")),
+            ),
+        ] {
+            let read = lines(fits);
+            assert!(read.chars().all(|letter| letter.is_ascii_digit()), "{read}");
+            let refused = lines(many);
+            assert!(refused.contains(wanted) && refused.trim().lines().count() == 1, "{refused}");
+        }
+        // The number that fits is said, and not what a template makes of too many.
+        let long = format!("[template.t]\nweight = 1\ncomment = \"{}\"\n", "x".repeat(200));
+        let refused = lines(format!("{run}{head}{long}{}{tail}", tables(5, "template = \"t\"\n")));
+        assert!(refused.contains(wanted), "{refused}");
+        let peer = |count: usize| format!("[[peer]]\nname = \"p\"\nlink = {{ rate = \"1mbit\" }}\n{}", list(count));
+        let refused = lines(format!("{run}{head}{}{}{tail}", tables(2, ""), peer(3)));
+        assert!(refused.contains(wanted), "{refused}");
+        let fits = lines(format!("{run}{head}{}{}{tail}", tables(2, ""), peer(1)));
+        assert!(!fits.contains("error: the file has"), "{fits}");
+        // A short text, three classes, and a long template.
+        let refused = lines(format!("{run}{head}{long}{}{tail}", tables(3, "template = \"t\"\n")));
+        assert!(refused.contains("templates expand the classes to more than 0 MiB"), "{refused}");
     }
 
     #[test]

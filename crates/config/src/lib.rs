@@ -13,9 +13,15 @@
 //! * [`units`]: rates, sizes and times.
 //! * [`matching`]: the match language, which assigns frames to classes.
 //!
+//! # Features
+//! * `tools` (on by default): [`import`], and commands of tc as link files ([`tc`]).
+//! * `recordings` (on by default): sources can replay recordings.
+//!
 //! # Errors and panics
 //! Reading a file of any bytes gives a value or an error; a panic is a bug.
 #![forbid(unsafe_code)]
+// Parts of matches and sections that only imports use.
+#![cfg_attr(not(feature = "tools"), allow(dead_code))]
 
 mod changes;
 mod class;
@@ -26,7 +32,9 @@ mod expand;
 pub mod files;
 mod fit;
 mod hosts;
+#[cfg(feature = "tools")]
 pub mod import;
+#[cfg(feature = "tools")]
 mod json;
 pub mod link;
 pub mod matching;
@@ -38,8 +46,11 @@ mod reader;
 pub mod scenario;
 mod services;
 pub mod sweep;
+#[cfg(feature = "tools")]
 pub mod tc;
+mod toml_text;
 mod tree;
+#[cfg(feature = "tools")]
 mod yaml;
 
 pub use fairlink_schema::{human, units};
@@ -47,7 +58,7 @@ pub use fairlink_schema::{human, units};
 pub use changes::{Change, MAX_CHANGES};
 pub use classid::Classid;
 pub use expand::written_out;
-pub use files::{Disk, Files, Memory, NoFiles};
+pub use files::{Disk, Files, Limits, Memory, NoFiles};
 pub use hosts::host_of;
 pub use link::pools::PoolSpec;
 pub use link::{LinkFile, ReadOptions};

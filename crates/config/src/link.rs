@@ -1,5 +1,6 @@
 //! Link files: a link, its scheduler and its tree of classes. `docs/link-files.md` is the users' reference.
 
+mod commands;
 mod gso;
 mod head;
 pub(crate) mod pools;
@@ -30,11 +31,11 @@ use crate::matching::{Budget, Classifier, FrameKey, Match, Reach, Witness};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{Table, Value, closest};
-use crate::tc::import::{self, ImportOptions, is_tc_file};
-use crate::tc::kernel::KERNEL_HTB_LEVELS;
 use crate::tree::{self, Built, own_limit};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
+pub(crate) use commands::is_tc_file;
+use commands::{TcLink, TcOptions};
 pub use gso::Gso;
 use pools::PoolSpec;
 pub use several::MAX_LINKS;
@@ -45,6 +46,9 @@ pub const DEFAULT_SCHEDULER: &str = "hls";
 pub const DEFAULT_MTU: u32 = 1500;
 /// Default limit of packets queued in all classes together, for files with few classes.
 pub const DEFAULT_QUEUED: u32 = 65_536;
+
+/// Levels of classes that the kernel's HTB takes, from a class below the qdisc to the leaves (`TC_HTB_MAXDEPTH`).
+pub const KERNEL_HTB_LEVELS: usize = 8;
 
 /// Default memory limit of a scheduler with its queues, in bytes: 4 GiB.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
@@ -155,7 +159,7 @@ impl LinkFile {
     /// As [`LinkFile::read`].
     pub fn from_source(source: &Source, options: &ReadOptions<'_>) -> Result<Self, Problems> {
         if is_tc_file(Path::new(source.name())) {
-            return Self::from_tc(source, &ImportOptions::default(), options);
+            return Self::from_tc(source, &TcOptions::default(), options);
         }
         Self::from_toml(source, options)
     }
@@ -221,7 +225,7 @@ impl LinkFile {
         let path = other.beside(path);
         let source = other.open(&path)?;
         if is_tc_file(&path) {
-            return Self::from_named_tc(other, &source, &ImportOptions::default(), options);
+            return Self::from_named_tc(other, &source, &TcOptions::default(), options);
         }
         let read = document::read(&source, "a link file", |table, mut log| {
             table.only(&DOCUMENT_KEYS, &mut log);
@@ -241,40 +245,6 @@ impl LinkFile {
             }
             read => read,
         }
-    }
-
-    /// Reads the link of `link = { tc = "FILE" }`. `None` if it is invalid; the log has the errors.
-    ///
-    /// # Errors
-    /// Errors of the named file.
-    fn read_tc(table: &Table<'_, '_>, options: &ReadOptions<'_>, log: &mut Log) -> Result<Option<Self>, Problems> {
-        let Some(TcLink { path, import }) = TcLink::read(table, log) else { return Ok(None) };
-        let other = Arc::clone(log.source());
-        Self::from_named_tc(&other, &other.open(&other.beside(path))?, &import, options).map(Some)
-    }
-
-    /// As [`LinkFile::from_tc`], of a file that another one names: nothing is quoted of one that has no line of tc.
-    fn from_named_tc(
-        other: &Source,
-        source: &Source,
-        import: &ImportOptions,
-        options: &ReadOptions<'_>,
-    ) -> Result<Self, Problems> {
-        let begins = |line: &str| ["tc qdisc ", "qdisc "].iter().any(|start| line.trim_start().starts_with(start));
-        if source.inner().lines().any(begins) {
-            return Self::from_tc(source, import, options);
-        }
-        let empty = SourceText::new(source.name(), String::new());
-        let kind = ProblemKind::NotSuchAFile { by: other.name().to_owned(), what: "file of tc commands", line: 1 };
-        Err(Problems::one(Problem::error(&empty, None, kind)))
-    }
-
-    /// Reads the first or the requested device of a file of tc commands. Losses become a warning.
-    fn from_tc(source: &Source, open: &ImportOptions, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        let made = import::read(source, open)?;
-        let mut link = Self::parse(&made.name, made.text, options)?;
-        link.warnings.splice(0..0, made.notes);
-        Ok(link)
     }
 
     /// Reads `[link]` and `[[class]]` of a document.
@@ -788,33 +758,6 @@ const NEAREST: [(&[&str], &str); 7] = [
     (&["ets"], "\"drr\", with `quantum` at the leaves, or \"hls\" with weights"),
 ];
 
-/// `link = { tc = "FILE", device = "eth0", rate = "10mbit" }`.
-struct TcLink<'a> {
-    path: &'a str,
-    import: ImportOptions,
-}
-
-impl<'a> TcLink<'a> {
-    /// Returns true if the link of a document is one.
-    fn is_in(document: &Table<'_, '_>) -> bool {
-        let table = document.get("link").and_then(|value| value.value.get_ref().as_table());
-        table.is_some_and(|table| table.contains_key("tc"))
-    }
-
-    fn read(document: &Table<'a, '_>, log: &mut Log) -> Option<Self> {
-        let table = document.get("link")?.table("[link] with tc", "a table", log)?;
-        table.only(&["tc", "device", "rate"], log);
-        if let Some(span) = document.first_class() {
-            let why = "belong in the file of tc commands that is named here".to_owned();
-            log.error(span, ProblemKind::Misplaced { key: "class", why, help: "remove them, or remove tc" });
-        }
-        let path = table.get("tc")?.string("the name of a file of tc commands in quotes", log)?;
-        let rate = table.get("rate").and_then(|value| value.rate(None, log));
-        let device = table.get("device").and_then(|value| value.string("the name of a device in quotes", log));
-        Some(Self { path, import: ImportOptions { rate, device: device.map(str::to_owned) } })
-    }
-}
-
 /// Four packets for each class of a large tree.
 fn default_queued(classes: usize) -> u32 {
     u32::try_from(classes.saturating_mul(4)).unwrap_or(u32::MAX).max(DEFAULT_QUEUED)
@@ -824,6 +767,7 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
     const EXPECTED: &str = "a table for each class: [[class]], in double brackets";
     // Without a rate, shares of the link are read as if it had the largest, so that other errors are still found.
     let facts = LinkFacts { rate: rate.or(Some(Rate::MAX)) };
+    let limit = log.source().limits().classes;
     let mut tables = 0;
     let mut read = |value: Value<'_, '_>, classes: &mut RawClasses, log: &mut Log| {
         tables += 1;
@@ -832,6 +776,12 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
         }
     };
     let classes = match document.pieces() {
+        Some(pieces) if pieces.estimate() > limit => {
+            let mut classes = 0;
+            pieces.each(|_, _| classes += 1);
+            log.error(pieces.first(), ProblemKind::TooManyHere { classes, limit });
+            return RawClasses::with_room(0);
+        }
         Some(pieces) => {
             let mut classes = RawClasses::with_room(pieces.estimate());
             pieces.each(|class, at| read(Value::at("class", class, at), &mut classes, log));
@@ -840,6 +790,10 @@ fn classes(document: &Table<'_, '_>, rate: Option<Rate>, log: &mut Log) -> RawCl
         None => {
             let value = document.need("class", "[[class]] and below it name = \"...\"", log);
             let values = value.and_then(|value| value.list(EXPECTED, log)).unwrap_or_default();
+            if let (true, Some(first)) = (values.len() > limit, values.first()) {
+                log.error(first.span(), ProblemKind::TooManyHere { classes: values.len(), limit });
+                return RawClasses::with_room(0);
+            }
             let mut classes = RawClasses::with_room(values.len());
             values.into_iter().for_each(|value| read(value, &mut classes, log));
             classes

@@ -5,7 +5,7 @@ use fairlink_traffic::SourceSpec;
 
 use crate::link::{LinkFile, ReadOptions};
 use crate::names::named;
-use crate::problem::Log;
+use crate::problem::{Log, ProblemKind};
 use crate::reader::Table;
 
 const PEER: &str = "[[peer]]";
@@ -30,6 +30,7 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
     let Some(value) = document.get("peer") else { return Vec::new() };
     let options = ReadOptions { leniency: options.leniency, scheduler: Some(&first.scheduler) };
     let mut peers: Vec<Peer> = Vec::new();
+    let (mut classes, limit) = (first.tree.len() - 1, log.source().limits().classes);
     for value in value.list(EXPECTED, log).unwrap_or_default() {
         let Some(table) = value.table(PEER, EXPECTED, log) else { continue };
         table.only(&KEYS, log);
@@ -53,7 +54,15 @@ pub(crate) fn peers(document: &Table<'_, '_>, first: &LinkFile, options: &ReadOp
             log,
         );
         match LinkFile::inline_or_named(&table, &options, log) {
-            Ok(Some(link)) => peers.extend(name.map(|name| Peer { name, link, propagation, sources: Vec::new() })),
+            Ok(Some(link)) if classes + link.tree.len() - 1 > limit => {
+                classes += link.tree.len() - 1;
+                log.error(table.span.clone(), ProblemKind::TooManyHere { classes, limit });
+                break;
+            }
+            Ok(Some(link)) => {
+                classes += link.tree.len() - 1;
+                peers.extend(name.map(|name| Peer { name, link, propagation, sources: Vec::new() }));
+            }
             Ok(None) => {}
             Err(problems) => log.add_all(problems),
         }

@@ -18,21 +18,26 @@ pub use expect::{Expectation, MAX_EXPECTATIONS, Quantity, Unit};
 pub use route::RouteSpec;
 pub use script::{ScriptRun, read_script};
 
-use fairlink_core::{Nanos, Rate};
+use fairlink_core::Nanos;
+#[cfg(feature = "tools")]
+use fairlink_core::Rate;
 use fairlink_traffic::SourceSpec;
 
 use self::expect::Known;
 use self::route::Network;
 use crate::changes::{self, Change, Course};
 use crate::document;
+#[cfg(feature = "tools")]
+use crate::link::is_tc_file;
 use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText};
 use crate::reader::{Table, unknown_word};
-use crate::tc::import::is_tc_file;
-use crate::tc::toml_text::quoted;
+#[cfg(feature = "tools")]
 use crate::tc::{self, ImportOptions};
+#[cfg(feature = "tools")]
+use crate::toml_text::quoted;
 
 const PLACE: &str = "[[source]]";
 
@@ -85,6 +90,7 @@ impl Scenario {
     ///
     /// # Errors
     /// Errors of either file, or a mismatch between them.
+    #[cfg(feature = "tools")]
     pub fn of_script(
         script: &Path,
         link: &Path,

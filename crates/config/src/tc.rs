@@ -23,13 +23,12 @@ pub(crate) mod setup;
 mod show;
 #[cfg(test)]
 mod tests;
-pub(crate) mod toml_text;
 mod units;
 mod words;
 
+pub use crate::link::KERNEL_HTB_LEVELS;
 pub use export::{Exported, export};
 pub use import::{ImportOptions, Imported};
-pub use kernel::KERNEL_HTB_LEVELS;
 
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problems, Source, SourceText};

@@ -27,7 +27,8 @@ pub(crate) fn document() -> Value {
         |what: &str, schema: Value| json!({"description": what, "content": {"application/json": {"schema": schema}}});
     let parameter = |place: &str, name: &str, what: &str| json!({"in": place, "name": name, "description": what, "required": place == "path", "schema": {"type": "string"}});
     let link = || parameter("path", "link", "Name of the link.");
-    let class = || parameter("query", "class", "Names of classes, with * for any letters and ? for one.");
+    let class =
+        || parameter("query", "class", "Names of classes, with * for any letters and ? for one; several may be given.");
     let no_link = || text("There is no such link.");
     let get = |summary: &str, parameters: Vec<Value>, answers: Value| json!({"get": {"summary": summary, "parameters": parameters, "responses": answers}});
     json!({
@@ -57,7 +58,7 @@ pub(crate) fn document() -> Value {
             })),
             "/api/v1/links/{link}/history": get(
                 "Rates and ideals of the last 15 minutes",
-                vec![link(), parameter("query", "class", "Name of a class; several may be given.")],
+                vec![link(), class()],
                 json!({"200": answer("The document `history`.", history.to_value()), "400": text("A wrong parameter."),
                     "404": no_link()}),
             ),

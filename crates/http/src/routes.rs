@@ -35,6 +35,8 @@ pub(crate) struct Served {
     pub(crate) links: Links,
     pub(crate) moments: Moments,
     pub(crate) connections: Connections,
+    /// As [`HttpConfig::taking`](crate::HttpConfig::taking).
+    pub(crate) taking: std::time::Duration,
 }
 
 /// What requests to the page share.
@@ -211,18 +213,11 @@ async fn link_file(State(page): State<Arc<Page>>, Path(name): Path<String>) -> R
 }
 
 async fn history(State(page): State<Arc<Page>>, Path(name): Path<String>, RawQuery(raw): RawQuery) -> Response {
-    let chosen: Result<Vec<String>, Refusal> = parameters(raw.as_deref())
-        .map(|(key, value)| match &*key {
-            "class" => Ok(value),
-            other => Err((StatusCode::BAD_REQUEST, format!("unknown parameter {other:?}; there is class=NAME"))),
-        })
-        .collect();
-    let chosen = match chosen {
-        Ok(chosen) => chosen,
-        Err(refusal) => return refused(refusal),
+    let filter = match ClassFilter::read_names(raw.as_deref().unwrap_or_default()) {
+        Ok(filter) => filter,
+        Err(why) => return refused((StatusCode::BAD_REQUEST, why)),
     };
-    let takes = |class: &str| chosen.is_empty() || chosen.iter().any(|name| name == class);
-    match page.live.history(&name, takes) {
+    match page.live.history(&name, |class| filter.takes_name(class)) {
         Some(content) => Json(Document::new(content)).into_response(),
         None => refused(no_link(&page, &name)),
     }

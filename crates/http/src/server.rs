@@ -25,18 +25,27 @@ use crate::token::Token;
 
 /// Time for a connection to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for a request with its answer.
+/// Default of `HttpConfig::taking`.
 const TAKING: Duration = Duration::from_secs(30);
 /// Longest head of a request in bytes.
 const LONGEST_HEAD: usize = 8 * 1024;
 
 /// What is served, and where.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Address of the metrics.
     pub metrics: Option<SocketAddr>,
     /// The page.
     pub page: Option<PageConfig>,
+    /// Time for a request with its answer, and for a client to take anything of what waits for it.
+    pub taking: Duration,
+}
+
+impl Default for HttpConfig {
+    /// Serves nothing.
+    fn default() -> Self {
+        Self { metrics: None, page: None, taking: TAKING }
+    }
 }
 
 /// The page.
@@ -111,7 +120,7 @@ impl Http {
     /// # Errors
     /// [`HttpError`].
     pub fn start(config: &HttpConfig, links: Links) -> Result<Self, HttpError> {
-        let HttpConfig { metrics, page } = config;
+        let HttpConfig { metrics, page, taking } = config;
         let apart = metrics.filter(|address| page.as_ref().is_none_or(|page| page.address != *address));
         let opened = apart.map(|address| Opened::at(address, "metrics")).transpose()?;
         let opened_page = page.as_ref().map(|page| Opened::at(page.address, "page")).transpose()?;
@@ -120,14 +129,14 @@ impl Http {
         let page_address = opened_page.as_ref().map(|page| page.address);
         let metrics_address = opened.as_ref().map(|metrics| metrics.address).or(metrics.and(page_address));
         let (stop, stopped) = oneshot::channel();
-        let page = opened_page.zip(page.clone());
+        let (page, taking) = (opened_page.zip(page.clone()), *taking);
         let thread = std::thread::Builder::new().name("fairlink-http".to_owned()).spawn(move || {
             // The data thread precedes other programs; its clients do not.
             if nice().is_ok_and(|value| value < 0) {
                 let _ = set_nice(0);
             }
             runtime.block_on(async {
-                let serving = serve(links, opened, page);
+                let serving = serve(links, opened, page, taking);
                 tokio::select! {
                     () = serving => {}
                     _ = stopped => {}
@@ -163,11 +172,12 @@ impl Drop for Http {
     }
 }
 
-async fn serve(links: Links, metrics: Option<Opened>, page: Option<(Opened, PageConfig)>) {
+async fn serve(links: Links, metrics: Option<Opened>, page: Option<(Opened, PageConfig)>, taking: Duration) {
     let served = Arc::new(Served {
         links: links.clone(),
         moments: Moments::new(links.clone()),
         connections: Connections::default(),
+        taking,
     });
     // The first request then has an earlier observation to compare with.
     let first = Arc::clone(&served);
@@ -206,11 +216,11 @@ async fn listen(opened: Opened, routes: Router, served: Arc<Served>, subject: &'
         };
         // Settings that only make it better.
         let _ = stream.set_nodelay(true);
-        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(TAKING));
+        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(served.taking));
         let (number, connection) = (NUMBER.fetch_add(1, Ordering::Relaxed), Connection::default());
         let (routes, own, of_task) = (routes.clone(), connection.clone(), Arc::clone(&served));
         let task = tokio::spawn(async move {
-            connected(stream, routes, own).await;
+            connected(stream, routes, own, of_task.taking).await;
             of_task.connections.remove(number);
         });
         if !served.connections.add(number, connection, task.abort_handle()) {
@@ -220,7 +230,7 @@ async fn listen(opened: Opened, routes: Router, served: Arc<Served>, subject: &'
 }
 
 /// Serves one connection, with one request.
-async fn connected(stream: tokio::net::TcpStream, routes: Router, connection: Connection) {
+async fn connected(stream: tokio::net::TcpStream, routes: Router, connection: Connection, taking: Duration) {
     let of_requests = connection.clone();
     let service = TowerToHyperService::new(tower::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
@@ -235,7 +245,7 @@ async fn connected(stream: tokio::net::TcpStream, routes: Router, connection: Co
         tokio::select! {
             // An error ends its own connection alone.
             _ = &mut served => return,
-            () = tokio::time::sleep(TAKING) => if !connection.is_held() { return },
+            () = tokio::time::sleep(taking) => if !connection.is_held() { return },
         }
     }
 }

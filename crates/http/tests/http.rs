@@ -49,7 +49,7 @@ fn json(answer: &str) -> Value {
 
 /// A server of metrics alone.
 fn metrics(links: impl Into<Links>) -> Http {
-    Http::start(&HttpConfig { metrics: Some(here()), page: None }, links.into()).unwrap()
+    Http::start(&HttpConfig { metrics: Some(here()), ..HttpConfig::default() }, links.into()).unwrap()
 }
 
 /// A server of the page, in a directory of its own.
@@ -61,6 +61,11 @@ struct Page {
 
 impl Page {
     fn start(name: &str, links: impl Into<Links>) -> Self {
+        Self::patient(name, links, HttpConfig::default().taking)
+    }
+
+    /// As [`Page::start`], with another time for clients to take anything.
+    fn patient(name: &str, links: impl Into<Links>, taking: Duration) -> Self {
         let directory = std::env::temp_dir().join(format!("fairlink-http-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         for file in ["index.html", "page.js.gz", "page.css.gz", "engine.wasm.gz", "import.wasm.gz"] {
@@ -75,7 +80,7 @@ impl Page {
             token: Arc::new(token),
             hosts: vec!["gw.lan".to_owned()],
         };
-        let http = Http::start(&HttpConfig { metrics: None, page: Some(page) }, links.into()).unwrap();
+        let http = Http::start(&HttpConfig { metrics: None, page: Some(page), taking }, links.into()).unwrap();
         Self { http: Some(http), token: text.trim_end().to_owned(), directory }
     }
 
@@ -199,7 +204,9 @@ fn clients_that_hang_or_flood_hold_up_neither_others_nor_the_data_thread_nor_the
 #[test]
 fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
     let first = metrics(Links::default());
-    let again = |metrics| Http::start(&HttpConfig { metrics, page: None }, Links::default()).unwrap_err().to_string();
+    let again = |metrics| {
+        Http::start(&HttpConfig { metrics, ..HttpConfig::default() }, Links::default()).unwrap_err().to_string()
+    };
     let taken = again(first.metrics());
     assert!(taken.starts_with("metrics at") && taken.contains("choose another"), "{taken}");
     let foreign = again(Some("192.0.2.1:9400".parse().unwrap()));
@@ -268,6 +275,21 @@ fn links_are_measured_by_documents_that_are_as_the_description_says() {
     let history = history.expect("a point within 30 s");
     assert_eq!(history["classes"], serde_json::json!(["2"]), "the root is called by its own name, which is 0 here");
 
+    // Both select classes by the same patterns. The classes are 0 (the link), and 1 to 8 below it.
+    let names = |class: &Value| class["name"].as_str().unwrap().to_owned();
+    for (query, wanted) in [("class=%3F", 9), ("class=2&class=[34]", 1), ("class=2*&class=8", 2), ("class=x*", 0)] {
+        let stats = json(&get(address, &format!("/api/v1/links/out/stats?{query}")));
+        let counted: Vec<String> = stats["links"][0]["classes"].as_array().unwrap().iter().map(names).collect();
+        let history = json(&get(address, &format!("/api/v1/links/out/history?{query}")));
+        assert_eq!(history["classes"].as_array().unwrap().len(), wanted, "{query}");
+        // The link itself is no class of the statistics.
+        assert_eq!(
+            history["classes"].as_array().unwrap().iter().filter(|one| **one != "0").count(),
+            counted.len(),
+            "{query}"
+        );
+    }
+
     let described = json(&get(address, "/api/v1/openapi.json"));
     let within = |schema: Value| {
         let mut schema = schema;
@@ -288,7 +310,7 @@ fn links_are_measured_by_documents_that_are_as_the_description_says() {
         ("/api/v1/links/up/stats", "404", "there is no link \"up\"; there are: out"),
         ("/api/v1/links/up/events", "404", "there is no link"),
         ("/api/v1/links/out/stats?depth=x", "400", "depth=x"),
-        ("/api/v1/links/out/history?depth=1", "400", "class=NAME"),
+        ("/api/v1/links/out/history?depth=1", "400", "the parameter is class=GLOB"),
         ("/api/v1/links/out/file", "409", "never"),
     ] {
         let answer = get(address, path);
@@ -377,4 +399,46 @@ fn streams_are_bounded_and_a_flood_of_connections_does_not_end_them() {
         assert!(Instant::now() < until, "no place becomes free");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// A client whose buffer for what it receives is as small as the system has it.
+fn narrow(address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(1).unwrap();
+    socket.connect(&address.into()).unwrap();
+    socket.into()
+}
+
+#[test]
+fn a_stream_that_takes_nothing_is_cut_and_others_are_not() {
+    // An event of so many classes is longer than the buffer of a client.
+    let playing = PlayedLink::start(10, 30);
+    let page = Page::patient("stalled", playing.remote(), Duration::from_millis(500));
+    let address = page.address();
+    let follow = |mut stream: TcpStream| {
+        stream.write_all(b"GET /api/v1/links/out/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        stream
+    };
+    // Every place but one has a client that takes nothing.
+    let stalled: Vec<TcpStream> = (1..MAX_STREAMS).map(|_| follow(narrow(address))).collect();
+    let mut reads = follow(connected(address));
+    event(&mut reads, "tree");
+    let first = |mut stream: TcpStream| {
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        first
+    };
+    let full = Instant::now();
+    assert_eq!(&first(follow(connected(address))), b"HTTP/1.1 503", "all places are taken");
+    let (mut last, mut cut) = (0.0, None);
+    while cut.is_none() && full.elapsed() < Duration::from_secs(40) {
+        // The one that reads goes on, moment by moment, for longer than the limit.
+        let at = event(&mut reads, "moment")["at_s"].as_f64().unwrap();
+        assert!(at > last, "{at} after {last}");
+        last = at;
+        cut = (&first(follow(connected(address))) == b"HTTP/1.1 200").then(|| full.elapsed());
+    }
+    assert!(cut.is_some(), "no place became free");
+    event(&mut reads, "moment");
+    drop(stalled);
 }

@@ -15,7 +15,8 @@ use crate::figures::figure::Figure;
 
 /// Table of claims without a paper.
 const BEYOND: &str = "beyond";
-const STYLE: &str = include_str!("page/style.css");
+/// The look that it has in common with the page in the browser, and its own style.
+const STYLES: [&str; 2] = [include_str!("page/look.css"), include_str!("page/style.css")];
 
 /// Date, machine and claims of a run.
 #[derive(Clone, Debug)]
@@ -119,9 +120,13 @@ pub fn html(outcomes: &[Outcome], facts: &Facts, runner: Option<&str>) -> String
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>The papers, reproduced</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
-         <h1>The papers, reproduced</h1>\n<p>{} claims of {} papers on link sharing, tried on one engine. <b>{}.</b></p>\n\
-         <p class=\"facts soft\">{}</p>\n</header>\n<nav class=\"overview\">\n",
+         <title>fairlink: the papers, reproduced</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n\
+         <h1>fairlink</h1>\n<nav aria-label=\"Papers\">{}</nav>\n<span>The papers, reproduced</span>{}\n</header>\n<main>\n\
+         <p>{} claims of {} papers on link sharing, tried on one engine. <b>{}.</b></p>\n\
+         <p class=\"facts soft\">{}</p>\n<nav class=\"overview\" aria-label=\"Claims\">\n",
+        STYLES.concat(),
+        papers.iter().map(|(paper, _)| button(&format!("#{}", paper.key), paper.key)).collect::<String>(),
+        runner.map_or_else(String::new, |page| button(page, "The page")),
         outcomes.len(),
         papers.iter().filter(|(paper, _)| paper.key != BEYOND).count(),
         tally(&all),
@@ -130,7 +135,7 @@ pub fn html(outcomes: &[Outcome], facts: &Facts, runner: Option<&str>) -> String
     for (paper, outcomes) in &papers {
         let _ = write!(
             page,
-            "<section><h4><a href=\"#{}\">{}</a> <span class=\"soft\">{}</span></h4><div class=\"tiles\">",
+            "<section><h2><a href=\"#{}\">{}</a> <span class=\"soft\">{}</span></h2><div class=\"tiles\">",
             paper.key,
             escaped(paper.title),
             tally(outcomes)
@@ -144,7 +149,7 @@ pub fn html(outcomes: &[Outcome], facts: &Facts, runner: Option<&str>) -> String
         }
         page += "</div></section>\n";
     }
-    page += "</nav>\n<main>\n";
+    page += "</nav>\n";
     for (paper, outcomes) in &papers {
         let _ = writeln!(
             page,
@@ -159,6 +164,11 @@ pub fn html(outcomes: &[Outcome], facts: &Facts, runner: Option<&str>) -> String
     }
     page += "</main>\n</body>\n</html>\n";
     page
+}
+
+/// A link that looks like a button of the page.
+fn button(address: &str, label: &str) -> String {
+    format!("<a class=\"button\" href=\"{address}\">{}</a>", escaped(label))
 }
 
 fn article(outcome: &Outcome, runner: Option<&str>, page: &mut String) {
@@ -212,7 +222,7 @@ fn quantities(outcome: &Outcome, page: &mut String) {
         return;
     }
     page.push_str(
-        "<div class=\"scroll\"><table>\n<tr><th>quantity</th><th>paper</th><th>ours</th><th class=\"word\"></th></tr>\n",
+        "<div class=\"scroll\"><table class=\"results\">\n<tr><th>quantity</th><th>paper</th><th>ours</th><th class=\"word\">verdict</th></tr>\n",
     );
     for (sentence, rows) in outcome.by_sentence() {
         let _ = writeln!(page, "<tr class=\"sentence\"><td colspan=\"4\">{}</td></tr>", escaped(sentence));
@@ -232,7 +242,11 @@ fn quantities(outcome: &Outcome, page: &mut String) {
 }
 
 fn table(shown: &Table, page: &mut String) {
-    let _ = write!(page, "<div class=\"scroll\"><table><caption>{}</caption>\n<tr>", escaped(&shown.title));
+    let _ = write!(
+        page,
+        "<div class=\"scroll\"><table class=\"results\"><caption>{}</caption>\n<tr>",
+        escaped(&shown.title)
+    );
     shown.head.iter().for_each(|title| {
         let _ = write!(page, "<th>{}</th>", escaped(title));
     });
@@ -249,10 +263,11 @@ fn table(shown: &Table, page: &mut String) {
 }
 
 fn rerun(again: &Rerun, runner: Option<&str>, page: &mut String) {
-    let _ = write!(page, "<details><summary>Run it alone: <code>fairlink {}</code></summary>", escaped(&again.command));
     if let Some(runner) = runner.filter(|_| again.command.starts_with("sim ")) {
-        let _ = write!(page, "<p><a href=\"{runner}{}\">Run it in the page</a></p>", fragment(&again.text));
+        let link = button(&format!("{runner}{}", fragment(&again.text)), "Run it in the page");
+        let _ = writeln!(page, "<p class=\"run\">{link} <span class=\"soft\">{}</span></p>", escaped(&again.file));
     }
+    let _ = write!(page, "<details><summary>Run it alone: <code>fairlink {}</code></summary>", escaped(&again.command));
     let _ = writeln!(page, "<pre>{}</pre></details>", escaped(&again.text));
 }
 
@@ -338,6 +353,7 @@ mod tests {
         assert!(page.contains("a &lt; b") && page.contains("&lt;weights&gt; &amp; packets"));
         assert!(page.contains("1 of 2 agree, 1 not as the text says") && page.contains("fairlink sim a.toml"));
         assert_eq!(page.matches("<svg ").count(), 2, "one for wide screens and one for narrow ones");
+        assert!(page.contains(STYLES[0]), "the look of the page in the browser");
         for tag in ["article", "section", "table", "figure", "details", "div"] {
             let (open, close) = (page.matches(&format!("<{tag}")).count(), page.matches(&format!("</{tag}>")).count());
             assert_eq!(open, close, "{tag}");
@@ -348,7 +364,7 @@ mod tests {
     fn scenarios_open_in_the_page_beside_the_report() {
         use std::io::Read as _;
         let page = html(&outcomes(), &facts(), Some("page/index.html"));
-        let (_, link) = page.split_once("<a href=\"page/index.html#1,").expect("a link");
+        let (_, link) = page.split_once("href=\"page/index.html#1,").expect("a link");
         let (packed, rest) = link.split_once('"').unwrap();
         assert!(rest.starts_with(">Run it in the page</a>"));
         let packed = URL_SAFE_NO_PAD.decode(packed).unwrap();

@@ -209,6 +209,7 @@ impl<'a> RunningLink<'a> {
     /// Returns the results until `end`.
     pub(crate) fn summary(&self, name: &str, options: &Options, ideals: &Ideals, end: Nanos) -> Result<Run, SimError> {
         let metered = self.driver.scheduler();
+        #[cfg(feature = "invariants")]
         metered.check_conservation().map_err(|what| SimError::NotConserved { what })?;
         let accounts = summary::accounts(&self.port, metered, &self.gone, self.changes.len());
         let mut sum = Counters::default();

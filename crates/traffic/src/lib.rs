@@ -12,13 +12,18 @@
 //! # Lengths and rates
 //! Lengths and rates here are those of the frames themselves, without the link's overhead.
 //!
+//! # Features
+//! * `recordings` (on by default): captures and trace files can be read, written and compared.
+//!
 //! # Errors and panics
 //! A source that cannot run is a [`SourceError`] with the value and the limit. A panic is a bug of the calling program,
 //! documented at the function.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "recordings")]
 pub mod between;
 mod burstiness;
+#[cfg(feature = "recordings")]
 mod capture;
 pub mod clocks;
 mod closed;
@@ -31,6 +36,7 @@ pub mod measure;
 mod mix;
 mod models;
 mod random;
+#[cfg(feature = "recordings")]
 pub mod recording;
 pub mod script;
 pub mod shaping;
@@ -38,6 +44,7 @@ mod source;
 mod spec;
 
 pub use burstiness::{Burstiness, BurstinessCurve};
+#[cfg(feature = "recordings")]
 pub use capture::{Accept, CaptureError, MAX_TRACE_PACKETS, Recorded, read_trace};
 pub use closed::{ClosedReport, CongestionControl, Flow, RequestResponse, Tcp, Transactions};
 pub use curve::{ArrivalCurve, ArrivalLimit, CurveError, MAX_LIMITS};

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! let mut engine = fairlink_page::Engine::default();
-//! let request = r#"{"do": "check", "link": "[link]\nrate = \"9mbit\"\n[[class]]\nname = \"a\"\n"}"#;
+//! let request = r#"{"check": {"link": "[link]\nrate = \"9mbit\"\n[[class]]\nname = \"a\"\n"}}"#;
 //! let answer = engine.answer(request);
 //! assert!(answer.starts_with(r#"{"answer":{"document":"check","version":1,"valid":true"#), "{answer}");
 //! ```

@@ -1,6 +1,8 @@
 //! Requests and their answers.
 
 use std::fmt::Write as _;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(feature = "plan")]
@@ -11,7 +13,7 @@ use fairlink_api::{
 #[cfg(feature = "import")]
 use fairlink_api::{ImportDoc, ImportOptions, Tool, import};
 use fairlink_api::{ProblemReport, Refused};
-use fairlink_config::{NoFiles, SourceText};
+use fairlink_config::{Files, Limits, NoFiles, SourceText};
 #[cfg(feature = "plan")]
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use serde::{Deserialize, Serialize};
@@ -19,9 +21,27 @@ use serde::{Deserialize, Serialize};
 /// Longest text of a request, in bytes. A longer link file is for the command line.
 const LONGEST: usize = 16 << 20;
 
-/// One request. Texts are link files, or scenarios: link files with sources.
+/// Most classes of a text: they need about 0.3 GB, and a few seconds for each answer.
+const MOST_CLASSES: usize = 100_000;
+
+/// A page has no files, and less memory than a machine.
+#[derive(Debug)]
+struct InPage;
+
+impl Files for InPage {
+    fn open(&self, path: &Path) -> Result<Box<dyn Read>, String> {
+        NoFiles.open(path)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { classes: MOST_CLASSES, bytes: 4 * LONGEST }
+    }
+}
+
+/// One request, such as `{"check": {"link": "..."}}`: a tag within would take 30 kB of the module. Texts are link files, or
+/// scenarios: link files with sources.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
     /// Bounds and warnings.
     #[cfg(feature = "plan")]
@@ -40,7 +60,7 @@ enum Request {
     Set { class: String, key: String, value: u64 },
     /// All schedulers.
     #[cfg(feature = "plan")]
-    Schedulers,
+    Schedulers {},
     /// Reads the configuration of another tool, the text of one file. `rate_bps` is that of the link, if the file has none.
     #[cfg(feature = "import")]
     Import { tool: String, name: String, text: String, rate_bps: Option<u64> },
@@ -79,9 +99,13 @@ impl Engine {
     pub fn answer(&mut self, request: &str) -> String {
         let outcome = match request.len() {
             0..=LONGEST => self.outcome(request),
-            longer => Err(vec![problem(format!(
-                "the text has {longer} B; the page takes up to {LONGEST} B, the command line more"
-            ))]),
+            longer => {
+                let classes = request.matches("[[class]]").count();
+                Err(vec![problem(format!(
+                    "the text has {longer} B and {classes} classes; the page takes up to {LONGEST} B and {MOST_CLASSES} \
+                     classes: use the command line, or a part of the file"
+                ))])
+            }
         };
         match outcome {
             Ok(document) => format!("{{\"answer\":{document}}}"),
@@ -100,7 +124,7 @@ impl Engine {
     }
 
     fn run(&mut self, request: Request) -> Result<String, Refused> {
-        let named = |name: &str, text: &str| SourceText::among(name, text, Arc::new(NoFiles));
+        let named = |name: &str, text: &str| SourceText::among(name, text, Arc::new(InPage));
         #[cfg(feature = "plan")]
         let file = |text: &str| named("link.toml", text);
         match request {
@@ -134,7 +158,7 @@ impl Engine {
                 Ok(text(&rates.iter().map(|bps| bps.round()).collect::<Vec<f64>>()))
             }
             #[cfg(feature = "plan")]
-            Request::Schedulers => Ok(text(&schedulers(&[])?)),
+            Request::Schedulers {} => Ok(text(&schedulers(&[])?)),
             #[cfg(feature = "import")]
             Request::Import { tool, name, text: other, rate_bps } => {
                 let tool = tool_named(&tool)?;

@@ -1,5 +1,5 @@
-//! The tutorials of the book: every command that they show is run, in the order in which they stand, in a network
-//! namespace that ends with the test.
+//! The book: its links lead somewhere, and every command that the tutorials show is run, in the order in which they
+//! stand, in a network namespace that ends with the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -235,4 +235,100 @@ fn lines_of_documents_have_at_most_120_columns() {
             assert!(is_free || line.chars().count() <= 120, "{}:{}: {line}", page.display(), number + 1);
         }
     }
+}
+
+/// The texts with links that people follow: the README and the manual, by their paths from the root.
+fn pages() -> Vec<(PathBuf, String)> {
+    fn collect(directory: &Path, pages: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                collect(&path, pages);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let mut pages = vec![docs().join("../README.md")];
+    collect(&docs(), &mut pages);
+    pages.sort();
+    pages
+        .into_iter()
+        .map(|path| (fs::read_to_string(&path).expect("a page"), path))
+        .map(|(text, path)| (path, text))
+        .collect()
+}
+
+/// The addresses of links and pictures in Markdown, without those in code.
+fn addresses(text: &str) -> Vec<String> {
+    let mut inside = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    });
+    let outside_code = |line: &str| line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let plain = lines.map(outside_code).collect::<Vec<_>>().join("\n");
+    let ends = |rest: &str| rest.split_once(')').map(|(address, _)| address.to_owned());
+    plain.split("](").skip(1).filter_map(ends).collect()
+}
+
+/// The names that a link may have behind `#`: those of headings, as GitHub and mdbook make them, and explicit ones.
+fn anchors(text: &str) -> Vec<String> {
+    let heading = |line: &str| {
+        let title = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?;
+        let kept =
+            title.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
+        Some(kept.trim().replace(' ', "-"))
+    };
+    let named = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| name.to_owned());
+    text.lines().filter_map(heading).chain(named).collect()
+}
+
+#[test]
+fn no_link_of_the_readme_and_the_manual_is_dead() {
+    let mut dead = Vec::new();
+    let mut seen = 0;
+    for (path, text) in pages() {
+        for address in addresses(&text).iter().filter(|address| !address.contains("://")) {
+            seen += 1;
+            let (file, anchor) = address.split_once('#').unwrap_or((address, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().expect("a directory").join(file) };
+            let there = || anchors(&fs::read_to_string(&target).expect("a text")).iter().any(|known| known == anchor);
+            if !target.exists() || (!anchor.is_empty() && !there()) {
+                dead.push(format!("{}: {address}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 100, "{seen}");
+    assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
+}
+
+#[test]
+fn pictures_of_a_scenario_have_a_link_that_opens_it_in_the_page() {
+    let root = docs().join("..");
+    let build = fs::read_to_string(root.join("web/build.mjs")).expect("the list of examples");
+    let (_, list) = build.split_once("const examples = [").expect("the list");
+    let (list, _) = list.split_once("\n];").expect("its end");
+    let names: Vec<&str> = list.lines().filter_map(|line| line.rsplit('"').nth(1)).collect();
+    assert!(names.len() > 9, "{names:?}");
+    let page = fs::read_to_string(docs().join("page.md")).expect("the chapter on the page");
+    for name in &names {
+        assert!(root.join(format!("scenarios/{name}.toml")).exists(), "{name}");
+        assert!(page.contains(&format!("<a id=\"example={name}\"></a>[`{name}`](page.md#example={name})")), "{name}");
+    }
+    assert_eq!(page.matches("<a id=\"example=").count(), names.len(), "examples that the page has not");
+    let of_scenarios = ["demo.svg", "ping.svg", "tree.svg", "exp2-H-hls.svg", "hfsc-delay.svg"];
+    let mut pictures = 0;
+    for (path, text) in pages() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            if line.starts_with("![") && of_scenarios.iter().any(|picture| line.ends_with(&format!("{picture})"))) {
+                pictures += 1;
+                let below = lines.get(at + 2).copied().unwrap_or_default();
+                assert!(below.contains("page.md#example="), "{}:{}: {below}", path.display(), at + 1);
+            }
+        }
+    }
+    assert!(pictures >= 10, "{pictures}");
 }

@@ -9,10 +9,9 @@ use super::sections::{Entry, Section};
 use super::table::{Row, Table, is_table};
 use super::templates::{Templates, refuse_dotted, text_of};
 use super::writer::Writer;
-use crate::files::MAX_FILE;
 use crate::problem::{Log, ProblemKind, Problems, Source, Span};
 use crate::reader::closest;
-use crate::tc::toml_text::quoted;
+use crate::toml_text::quoted;
 
 const PLACE: &str = "[[classes]]";
 /// Separator of several values in a field of a list.
@@ -92,8 +91,8 @@ pub(super) fn write(
         if wrong.is_full() {
             break;
         }
-        if writer.len() as u64 > MAX_FILE {
-            let why = format!("the classes of the table need more than {} MiB", MAX_FILE >> 20);
+        if writer.is_full() {
+            let why = format!("the classes of the table need more than {} MiB", writer.most() >> 20);
             let help = "remove rows or keys, or use several files".to_owned();
             wrong.error(row.span.clone(), ProblemKind::Row { why, help });
             break;

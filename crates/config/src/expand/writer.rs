@@ -44,9 +44,14 @@ impl Writer {
         }
     }
 
-    /// Bytes so far.
-    pub(super) fn len(&self) -> usize {
-        self.text.len()
+    /// Most bytes.
+    pub(super) fn most(&self) -> usize {
+        self.source.limits().bytes
+    }
+
+    /// Returns true if there are more bytes than allowed.
+    pub(super) fn is_full(&self) -> bool {
+        self.text.len() > self.most()
     }
 
     /// Returns the source itself if nothing is different.

@@ -7,7 +7,7 @@ use csv::WriterBuilder;
 use super::plan::{Class, Plan};
 use super::{Draft, Tabled};
 use crate::fit::{Asked, Fitted, fit};
-use crate::tc::toml_text::{DEFAULT_LEAF, comment, line, quoted};
+use crate::toml_text::{DEFAULT_LEAF, comment, line, quoted};
 use crate::units::{rate_key, size_key};
 
 /// Minimum number of leaves for tables; fewer are written class by class.

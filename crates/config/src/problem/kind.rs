@@ -219,6 +219,14 @@ pub enum ProblemKind {
         /// Number of classes, up to the first above the limit.
         classes: usize,
     },
+    /// More classes than can be read in this place.
+    #[error("the file has {classes} classes; up to {limit} can be read here")]
+    TooManyHere {
+        /// Number of classes.
+        classes: usize,
+        /// Most classes.
+        limit: usize,
+    },
     /// Siblings that share in different ways.
     #[error("\"{name}\" and its sibling \"{sibling}\" must both have a guarantee, both a weight, or both neither")]
     MixedShares {
@@ -535,6 +543,9 @@ impl ProblemKind {
             Self::Tc { help, .. } => return help.map(str::to_owned),
             Self::Misplaced { help, .. } => (*help).to_owned(),
             Self::Row { help, .. } | Self::Import { help, .. } | Self::NoScheduler { help, .. } => help.clone(),
+            Self::TooManyHere { .. } => {
+                format!("use the command line, which reads up to {MAX_LEAVES} leaves, or read a part of the file")
+            }
             Self::DuplicateName { .. } => "rename one of them".to_owned(),
             Self::UnknownClass { suggestion, .. } => match suggestion {
                 Some(suggestion) => format!("did you mean \"{suggestion}\"?"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Problem, ProblemKind, Problems, Span};
-use crate::files::{Disk, Files, MAX_FILE};
+use crate::files::{Disk, Files, Limits, MAX_FILE};
 
 /// A file's name and text, shared by all that points into it.
 pub type Source = Arc<SourceText>;
@@ -132,6 +132,11 @@ impl SourceText {
     /// Files that the text may name.
     pub(crate) fn files(&self) -> &Arc<dyn Files> {
         &self.files
+    }
+
+    /// Limits of the text and of what it is expanded to.
+    pub(crate) fn limits(&self) -> Limits {
+        self.files.limits()
     }
 
     /// The path of the file `name`, which the text names.

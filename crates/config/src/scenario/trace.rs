@@ -1,15 +1,35 @@
 //! Recordings that a scenario file names.
 
-use fairlink_traffic::{Accept, Recorded, Trace, read_trace};
+use fairlink_traffic::Trace;
+#[cfg(feature = "recordings")]
+use fairlink_traffic::{Accept, Recorded, read_trace};
 
+#[cfg(feature = "recordings")]
 use crate::class;
+#[cfg(feature = "recordings")]
 use crate::matching::{Match, frame_key, packet_key};
 use crate::problem::{Log, ProblemKind};
-use crate::reader::{Table, Value, unknown_word};
+use crate::reader::Table;
+#[cfg(feature = "recordings")]
+use crate::reader::{Value, unknown_word};
 
+/// Refuses a recording.
+#[cfg(not(feature = "recordings"))]
+pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
+    let file = table.need("file", "file = \"capture.pcapng\"", log)?;
+    let name = file.string("the name of a file in quotes", log)?;
+    let path = log.source().beside(name);
+    let reason = log.source().files().open(&path).err();
+    let reason = reason.unwrap_or_else(|| "this program was built without recordings".to_owned());
+    log.error(file.span(), ProblemKind::Refused { message: format!("{}: {reason}", path.display()) });
+    None
+}
+
+#[cfg(feature = "recordings")]
 const ACCEPTED: [&str; 4] = ["unsorted", "truncated", "cut", "link_type"];
 
 /// The recording in `file`, which is looked for beside the scenario.
+#[cfg(feature = "recordings")]
 pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
     let accept = table.get("accept").map_or(Some(Accept::default()), |value| accept(value, log));
     let repeat = table.get("repeat").map_or(Some(false), |value| value.boolean(log));
@@ -47,6 +67,7 @@ pub(super) fn trace(table: &Table<'_, '_>, log: &mut Log) -> Option<Trace> {
 }
 
 /// Reads a fault that is accepted.
+#[cfg(feature = "recordings")]
 fn accept(value: Value<'_, '_>, log: &mut Log) -> Option<Accept> {
     let mut accept = Accept::default();
     for value in value.list("a list such as [\"cut\"]", log)? {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::iter::successors;
-use std::path::Path;
 
 use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
@@ -16,7 +15,7 @@ use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
 use crate::tc::order::{self, Order};
 use crate::tc::read;
 use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, UNASSURED};
-use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
+use crate::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
 use crate::units::{rate_key, show_bps, size_key};
 
 /// Values that tc commands do not give.
@@ -41,11 +40,6 @@ pub struct Imported {
     pub pooled: bool,
     /// Settings that were left out or changed in meaning, in the order of the file.
     pub notes: Vec<Problem>,
-}
-
-/// Returns true if a file is one of tc commands: by its name, which ends with `.tc`.
-pub(crate) fn is_tc_file(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "tc")
 }
 
 /// Treatment of tc's lending rule.

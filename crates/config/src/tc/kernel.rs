@@ -1,8 +1,5 @@
 //! Defaults of tc and the kernel.
 
-/// Levels of classes that the kernel's HTB takes, from a class below the qdisc to the leaves (`TC_HTB_MAXDEPTH`).
-pub const KERNEL_HTB_LEVELS: usize = 8;
-
 /// Default of HTB's `r2q`: a class's quantum is its rate in bytes per second divided by it.
 pub(crate) const R2Q: u64 = 10;
 /// Smallest quantum that the kernel chooses itself, in bytes.

@@ -41,7 +41,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 impl PageArgs {
     /// Returns what is to be served, for a gateway with its control socket at `control`. The token is written beside it.
     pub(super) fn config(&self, metrics: Option<SocketAddr>, control: &Path) -> Result<HttpConfig, CliError> {
-        let Some(address) = self.page else { return Ok(HttpConfig { metrics, page: None }) };
+        let Some(address) = self.page else { return Ok(HttpConfig { metrics, ..HttpConfig::default() }) };
         let files = match PageFiles::find(self.page_files.as_deref()) {
             Ok(files) => Some(files),
             Err(error) if self.page_files.is_some() => return Err(CliError::wrong(format!("--page-files: {error}"))),
@@ -51,7 +51,8 @@ impl PageArgs {
             }
         };
         let token = Arc::new(Token::create(&control.with_extension("token")).map_err(CliError::failed)?);
-        Ok(HttpConfig { metrics, page: Some(PageConfig { address, files, token, hosts: self.page_host.clone() }) })
+        let page = PageConfig { address, files, token, hosts: self.page_host.clone() };
+        Ok(HttpConfig { metrics, page: Some(page), ..HttpConfig::default() })
     }
 }
 

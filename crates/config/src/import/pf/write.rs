@@ -6,7 +6,7 @@ use super::queues::{Class, Discipline, Tree};
 use crate::import::Draft;
 use crate::import::plan::ClassNames;
 use crate::tc::setup::UNASSURED;
-use crate::tc::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
+use crate::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
 use crate::units::rate_key;
 
 /// A frame with its Ethernet header, in bytes.

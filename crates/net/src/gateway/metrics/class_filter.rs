@@ -1,13 +1,17 @@
-//! The query `class=GLOB&depth=N`: selects the classes in an answer. What is known of the link and of the gateway is
+//! The query `class=GLOB&class=GLOB&depth=N`: selects the classes in an answer. What is known of the link and of the gateway is
 //! always included.
 
 use fairlink_core::{ClassId, Hierarchy};
 
+/// Most patterns in a query: each is compared with the name of each class.
+const MOST_PATTERNS: usize = 32;
+
 /// Selected classes. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassFilter {
-    /// Names, with `*` for any letters and `?` for any one.
-    class: Option<String>,
+    /// Patterns of names, with `*` for any letters and `?` for any one. A class is selected by any of them; by all, if
+    /// there is none.
+    classes: Vec<String>,
     /// Maximum number of levels below the link.
     depth: Option<usize>,
 }
@@ -16,32 +20,54 @@ impl ClassFilter {
     /// Parses the query of a request, behind the `?`.
     ///
     /// # Errors
-    /// As text: an unknown parameter, a duplicate, a depth that is no number from 1 on.
+    /// As text: an unknown parameter, too many patterns, a duplicate depth, one that is no number from 1 on.
     pub fn read(query: &str) -> Result<Self, String> {
+        Self::parse(query, "the parameters are class=GLOB and depth=N")
+    }
+
+    /// Parses a query that selects classes by their names alone.
+    ///
+    /// # Errors
+    /// As [`ClassFilter::read`]; a depth.
+    pub fn read_names(query: &str) -> Result<Self, String> {
+        const THERE_IS: &str = "the parameter is class=GLOB";
+        let filter = Self::parse(query, THERE_IS)?;
+        if filter.depth.is_some() { Err(format!("unknown parameter \"depth\"; {THERE_IS}")) } else { Ok(filter) }
+    }
+
+    fn parse(query: &str, there_is: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let twice = match &*name {
-                "class" => filter.class.replace(value.into_owned()).is_some(),
+            match &*name {
+                "class" if filter.classes.len() == MOST_PATTERNS => {
+                    return Err(format!("more than {MOST_PATTERNS} of class=GLOB; one selects several: class=a*"));
+                }
+                "class" => filter.classes.push(value.into_owned()),
                 "depth" => {
                     let depth = value.parse().ok().filter(|&depth: &usize| depth > 0);
                     let depth = depth.ok_or_else(|| {
                         format!("depth={value}: must be a number of levels below the link, at least 1")
                     })?;
-                    filter.depth.replace(depth).is_some()
+                    if filter.depth.replace(depth).is_some() {
+                        return Err("depth is given twice; give it once".to_owned());
+                    }
                 }
-                other => return Err(format!("unknown parameter {other:?}; the parameters are class=GLOB and depth=N")),
-            };
-            if twice {
-                return Err(format!("{name} is given twice; give it once"));
+                other => return Err(format!("unknown parameter {other:?}; {there_is}")),
             }
         }
         Ok(filter)
     }
 
+    /// Returns true if a class of this name is selected, at whatever depth.
+    #[must_use]
+    pub fn takes_name(&self, name: &str) -> bool {
+        self.classes.is_empty() || self.classes.iter().any(|glob| matches(glob, name))
+    }
+
     /// Returns true if `class`, called `name`, is selected.
     pub(super) fn takes(&self, tree: &Hierarchy, class: ClassId, name: &str) -> bool {
         let depth = || std::iter::successors(tree.parent(class), |&above| tree.parent(above)).count();
-        self.class.as_deref().is_none_or(|glob| matches(glob, name)) && self.depth.is_none_or(|most| depth() <= most)
+        self.takes_name(name) && self.depth.is_none_or(|most| depth() <= most)
     }
 }
 
@@ -96,13 +122,21 @@ mod tests {
     #[test]
     fn a_query_is_read_or_refused_with_what_there_is() {
         let filter = ClassFilter::read("class=a%2Ab+c*&depth=2").unwrap();
-        assert_eq!(filter, ClassFilter { class: Some("a*b c*".to_owned()), depth: Some(2) });
+        assert_eq!(filter, ClassFilter { classes: vec!["a*b c*".to_owned()], depth: Some(2) });
+        let either = ClassFilter::read("class=a*&class=?z").unwrap();
+        assert_eq!(["ab", "xz", "b", ""].map(|name| either.takes_name(name)), [true, true, false, false]);
+        assert!(ClassFilter::read_names("class=a").is_ok_and(|filter| filter.takes_name("a")));
+        assert_eq!(
+            ClassFilter::read_names("depth=1").unwrap_err(),
+            "unknown parameter \"depth\"; the parameter is class=GLOB"
+        );
         assert_eq!(ClassFilter::read(""), Ok(ClassFilter::default()));
         for (query, says) in [
             ("depth=0", "at least 1"),
             ("depth=x", "depth=x"),
             ("classes=x", "class=GLOB"),
-            ("class=a&class=b", "twice"),
+            ("depth=1&depth=2", "twice"),
+            (&"class=a&".repeat(33), "more than 32"),
         ] {
             assert!(ClassFilter::read(query).unwrap_err().contains(says), "{query}");
         }

@@ -1,10 +1,12 @@
-//! Text of TOML, as far as importing writes it.
+//! Text of TOML, as far as we write it.
 
 use std::fmt::Write as _;
 
+#[cfg(feature = "tools")]
 use crate::units::rate_key;
 
 /// The queue of leaves for which the tool has none of its own: connections do not wait for each other.
+#[cfg(feature = "tools")]
 pub(crate) const DEFAULT_LEAF: &str = "fq_codel";
 
 /// A string in quotes.
@@ -27,17 +29,20 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// One line of a comment.
+#[cfg(feature = "tools")]
 pub(crate) fn comment(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("# {text}\n")
 }
 
 /// `key = "value"` in a line.
+#[cfg(feature = "tools")]
 pub(crate) fn line(text: &mut String, key: &str, value: &str) {
     writeln!(text, "{key} = {}", quoted(value)).expect("writing to a string does not fail");
 }
 
 /// A service curve: `first` is a first slope in bit/s and how long it lasts, `rate` the slope from then on in bit/s.
+#[cfg(feature = "tools")]
 pub(crate) fn curve_key(first: Option<(u64, String)>, rate: u64) -> String {
     let shown = |bps: u64| quoted(&rate_key(bps));
     match first {
