@@ -24,7 +24,7 @@ TREE
 
 make_files() {
     local out=$cache/build/files letter scheduler
-    for scheduler in hls htb hfsc hpfq hdrr; do
+    for scheduler in hls hvt htb hfsc hpfq hdrr; do
         hls_tree $scheduler 140 160 > "$out/$scheduler-L.toml"
         hls_tree $scheduler 100 200 > "$out/$scheduler-M.toml"
         hls_tree $scheduler 60 240 > "$out/$scheduler-H.toml"
@@ -106,7 +106,7 @@ make_order() {
         echo "0x100$classid $bytes -" >> "$dir/packets"
         arrives "$at" $class "$bytes" >> "$dir/arrivals.csv"
     done
-    for scheduler in hls hdrr hpfq htb hfsc; do
+    for scheduler in hls hvt hdrr hpfq htb hfsc; do
         QUEUE=1000p hls_tree $scheduler 100 200 200 > "$dir/$scheduler.toml"
         {
             echo 'duration = "30s"'
@@ -191,7 +191,7 @@ make_hosts
 make_fast() {
     local out=$cache/build/files/fast scheduler
     mkdir -p "$out"
-    for scheduler in hls htb hpfq hdrr hfsc; do
+    for scheduler in hls hvt htb hpfq hdrr hfsc; do
         hls_tree $scheduler 60 240 1000000000 > "$out/$scheduler.toml"
         "$fairlink" qdisc add "$out/$scheduler.toml" --out "$out/$scheduler"
     done

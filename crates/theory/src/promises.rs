@@ -149,7 +149,7 @@ fn packet_each(tree: &Hierarchy) -> Vec<Option<ClassFairness>> {
     (0..tree.len()).map(bound).collect()
 }
 
-/// Returns the fairness of `hvt`, for the x of each class: W_i and w_i W_j / w_j differ by at most x_i + w_i x_j / w_j + 2 L
+/// Returns the fairness of `hvt`, for the x of each class: W_i and w_i W_j / w_j differ by at most x_i + w_i x_j / w_j - 2 L
 /// w_i / W bytes. Of all siblings j that is the largest where x_j / w_j is.
 fn clocks(tree: &Hierarchy, slacks: &[Option<Ratio>]) -> Vec<Option<ClassFairness>> {
     let mut fairness = vec![None; tree.len()];
@@ -162,7 +162,7 @@ fn clocks(tree: &Hierarchy, slacks: &[Option<Ratio>]) -> Vec<Option<ClassFairnes
         for (at, &(child, own)) in siblings.iter().enumerate() {
             let Some(&(_, others)) = siblings.get(usize::from(at == 0)) else { continue };
             let weight = tree.weight(child) as f64;
-            let bytes = weight * (own + others + 2.0 * f64::from(tree.link().max_packet) / all);
+            let bytes = weight * (own + others - 2.0 * f64::from(tree.link().max_packet) / all);
             let rate = tree.link().rate.bps() as f64 * tree.share_all_busy(child) as f64 / (1u128 << 64) as f64;
             fairness[child.index()] = Some(ClassFairness { bytes, seconds: bytes * 8.0 / rate });
         }

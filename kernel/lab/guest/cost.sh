@@ -33,7 +33,7 @@ for class in "1: 1:fff 1000" "1:fff 1:1 300" "1:1 1:11 60" "1:1 1:12 240" "1:fff
 done
 measure "the kernel's HTB"
 tc qdisc del dev d0 root
-for scheduler in hls htb hpfq hdrr hfsc; do
+for scheduler in hls hvt htb hpfq hdrr hfsc; do
     traffic tell d0 add /lab/fast/$scheduler > /tmp/told || { fail "$scheduler: $(cat /tmp/told)"; continue; }
     measure "$scheduler"
     tc qdisc del dev d0 root

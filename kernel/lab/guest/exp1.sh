@@ -27,7 +27,7 @@ while read -r phase class ideal; do near "hls phase $((phase + 1)) $class mbit/s
 4 B2 20
 IDEAL
 tc qdisc del dev v0 root
-for scheduler in hpfq hdrr htb hfsc; do
+for scheduler in hvt hpfq hdrr htb hfsc; do
     traffic tell v0 add /lab/$scheduler-M > /tmp/told || { say "$scheduler: $(cat /tmp/told)"; continue; }
     play
     for pair in A1=2 A2=4 B1=2 B2=4 C=8; do near "$scheduler ${pair%=*} mbit/s" "$(rate 0 "${pair%=*}")" "${pair#*=}" 2; done

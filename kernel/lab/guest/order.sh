@@ -2,7 +2,7 @@
 # share classes.
 cable
 load sch_fairlink
-for case in order/hls order/hdrr order/hpfq order/htb order/hfsc hosts/hls hosts/htb hosts/hfsc hosts/drr; do
+for case in order/hls order/hvt order/hdrr order/hpfq order/htb order/hfsc hosts/hls hosts/htb hosts/hfsc hosts/drr; do
     [ -e /lab/$case ] || { fail "$case: no configuration"; continue; }
     traffic tell v0 add /lab/$case > /tmp/told || { fail "$case: $(cat /tmp/told)"; continue; }
     traffic order v0 v1 "/lab/${case%/*}/packets" 40000 > /tmp/order

@@ -200,7 +200,7 @@ impl<'a> Fairness<'a> {
                         continue;
                     };
                     let parent = self.tree.parent(one).expect("a sibling");
-                    of_one / share(one) + of_other / share(other) + 2.0 * f64::from(LINK.1) / share(parent)
+                    of_one / share(one) + of_other / share(other) - 2.0 * f64::from(LINK.1) / share(parent)
                 }
                 (Some(Kind::PacketEach), None) => f64::from(LINK.1) / share(one) + f64::from(LINK.1) / share(other),
                 _ => continue,

@@ -39,15 +39,16 @@
 //!
 //! # Invariants
 //!
-//! The tag of a child in the queue is at most D_c (in a wheel: and h_g) ahead of V_p, and at most D_c (D_g) and the virtual
-//! time of a largest packet behind it, unless latency-critical packets were sent. An inner class is in the queue of its
+//! The tag of a child in the queue is at most D_c less L v_p (in a wheel: and h_g) ahead of V_p, and at most D_c (D_g) behind
+//! it, unless latency-critical packets were sent. An inner class is in the queue of its
 //! parent exactly if one of its children is in its own and it is not blocked.
 //!
 //! # Overflow budget
 //!
 //! D_c is at most 2^60 (`hvt/scale.rs`), so that tags of 64 bits may wrap: the tag of a backlogged class is within 2^62 of
 //! the clock. A class that is not in the queue has the count of 2^60 units (`era`) in which it left; if two have begun since,
-//! its tag is in the past. The count itself wraps after 2^92 units.
+//! its tag is in the past. The count itself wraps after 2^92 units;
+//! a tag from just then may count as ahead, by twice D_c.
 //!
 //! # Differences
 //!
@@ -144,10 +145,12 @@ impl Member {
         self.inverse * max_packet
     }
 
-    /// Returns its tag if it comes into the queue of `node` now: in no case behind its clock.
+    /// Returns its tag if it comes into the queue of `node` now: in no case behind its clock. A class is `most` ahead of it
+    /// at most; what seems to be more is a tag of long ago.
     #[inline(always)]
-    const fn lifted(&self, node: &Node) -> u64 {
-        let is_past = node.era().wrapping_sub(self.link) >= 2 || node.v.wrapping_sub(self.tag) as i64 > 0;
+    const fn lifted(&self, node: &Node, most: u64) -> u64 {
+        let ahead = self.tag.wrapping_sub(node.v);
+        let is_past = node.era().wrapping_sub(self.link) >= 2 || ahead > most;
         if is_past { node.v } else { self.tag }
     }
 }
@@ -432,14 +435,15 @@ impl Hvt {
             let member = *self.queues.member(child);
             let parent = member.place.parent();
             let node = &mut self.queues.nodes[parent as usize];
-            if node.on != 0 || node.waiting > 0 {
+            if node.on != 0 {
                 let units = bytes * member.inverse;
                 if member.place.state() == State::Queued {
                     self.urgent.owe(child, units);
                     self.queues.member_mut(child).place.set(Place::OWES);
                 } else {
                     let (v, era) = (node.v, node.era());
-                    let ahead = member.lifted(node).wrapping_sub(v).saturating_add(units).min(1 << ERA);
+                    let ahead = member.lifted(node, 1 << ERA).wrapping_sub(v) + units;
+                    let ahead = ahead.min(1 << ERA);
                     let member = self.queues.member_mut(child);
                     (member.tag, member.link) = (v.wrapping_add(ahead), era);
                 }

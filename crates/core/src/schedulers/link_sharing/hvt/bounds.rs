@@ -29,7 +29,7 @@ impl Queue {
         Ok(Self { scale, groups, largest })
     }
 
-    /// Returns D_c + h_g and D_g, over inv_c. The virtual time of a largest packet of the parent is not in it.
+    /// Returns D_c + h and d, in bytes of the child. Ahead, the virtual time of a largest packet is not taken off.
     fn reach(&self, slot: usize) -> Reach {
         let inverse = self.scale.inverse[slot];
         let distance = inverse * self.largest;
@@ -39,8 +39,8 @@ impl Queue {
     }
 }
 
-/// Returns by class id the bytes x of [`Fairness::Clocks`](crate::contract::Fairness): how far its tag moves from the clock
-/// of its parent, from the farthest behind to the farthest ahead. `None` for all if a leaf is latency-critical.
+/// Returns by class id the bytes x of [`Fairness::Clocks`](crate::contract::Fairness): phi (D + h + d) of docs/hvt.md. `None` for
+/// all if a leaf is latency-critical.
 pub(super) fn slacks(tree: &Hierarchy) -> Result<Vec<Option<Ratio>>, OutOfMemory> {
     let mut slacks = alloc::vec![None; tree.len()];
     if urgent::leaves(tree).next().is_some() {
@@ -67,21 +67,20 @@ fn on_link(bytes: Ratio, share: Ratio) -> u128 {
 }
 
 /// Returns the servers of the leaves without a ceiling at or above them. A latency-critical leaf has the whole link, late by
-/// a largest packet and the bursts of the others. Without any, each other leaf has its share, as run, late by the sum of
-/// what each class on its path may be.
+/// a largest packet and the bursts of the others. Without any, each other leaf has its share, as run, late by Theorem 2 of
+/// docs/hvt.md for the shortest packets: phi d / s at the leaf, x / s at each class above it, less L / s at each but the
+/// nearest one; L directly below the link.
 pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     let mut servers = alloc::vec![None; tree.len()];
     let largest = u128::from(tree.link().max_packet);
     let bursts: u128 = urgent::leaves(tree).map(|leaf| u128::from(urgent::burst(tree, leaf))).sum();
     let mut paths = alloc::vec![None; tree.len()];
-    // The packet in transmission, and one that the root chose before.
-    paths[ClassId::ROOT.index()] = Some((Ratio::whole(1), 2 * largest * PARTS));
+    paths[ClassId::ROOT.index()] = Some((Ratio::whole(1), 0));
     for class in parents(tree) {
-        let Some((share, mut late)) = paths[class.index()] else { continue };
+        let Some((share, late)) = paths[class.index()] else { continue };
         let Ok(queue) = Queue::new(tree, class) else { return alloc::vec![None; tree.len()] };
-        if class != ClassId::ROOT {
-            late += on_link(Ratio::whole(largest), share);
-        }
+        // One packet of the class is no wait for what is not directly below it.
+        let packet = on_link(Ratio::whole(largest), share) - 1;
         for (slot, &child) in tree.children(class).iter().enumerate() {
             if tree.config(child).ceiling.is_some() {
                 continue;
@@ -89,13 +88,15 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
             let own = SiblingShares::new(share, queue.scale.inverse[slot]).of(queue.scale.rate);
             let Reach { ahead, behind } = queue.reach(slot);
             if !tree.is_leaf(child) {
-                paths[child.index()] = Some((own, late + on_link(ahead, own) + on_link(behind, own)));
+                let before = if class == ClassId::ROOT { 0 } else { packet };
+                paths[child.index()] = Some((own, late - before + on_link(ahead, own) + on_link(behind, own)));
             } else if urgent::is_critical(tree, child) {
                 let others = bursts - u128::from(urgent::burst(tree, child));
                 let traffic = Ratio { numerator: tree.rate_all_busy(child).into(), denominator: rate(tree) };
                 let late = Ratio::whole(largest + others);
                 servers[child.index()] = Some(LatencyRate { share: Ratio::whole(1), late, traffic });
             } else if bursts == 0 && own.numerator > 0 {
+                let late = if class == ClassId::ROOT { largest * PARTS } else { late };
                 let late = Ratio { numerator: late + on_link(behind, own), denominator: PARTS };
                 servers[child.index()] = Some(LatencyRate::new(own, late));
             }

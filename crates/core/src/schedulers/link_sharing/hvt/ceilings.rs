@@ -44,9 +44,9 @@ fn count(tree: &Hierarchy) -> usize {
 
 /// The depth of the bucket of `class` in bytes, where the tree sets none: that of a class that loses none of its ceiling.
 ///
-/// A bucket loses tokens only while it is full. The class is served late by at most 3 L at itself and at each class above
-/// it, in bytes of its own, so that its tokens reach that and a packet. A ceiling above that is in debt takes another
-/// packet's time of it: less than L, as it is at least this one or the limit itself.
+/// A bucket loses tokens only while it is full. A class with a ceiling of at most its guarantee is served late by less than
+/// L (2.6 k + 1) bytes on level k (docs/hvt.md), and its tokens reach no more. The rest is for ceilings above it, which take
+/// less than another packet's time each.
 fn depth(tree: &Hierarchy, class: ClassId) -> u64 {
     let levels = core::iter::successors(tree.parent(class), |&above| tree.parent(above)).count() as u64;
     u64::from(tree.link().max_packet) * (4 * levels + 1)

@@ -85,7 +85,7 @@ fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
         (distance, 0)
     };
     let ahead = member.tag.wrapping_sub(node.v) as i64;
-    if hvt.urgent.is_for_any() || (-((most + packet) as i64)..=(distance + width) as i64).contains(&ahead) {
+    if hvt.urgent.is_for_any() || (-(most as i64)..=(distance + width - packet) as i64).contains(&ahead) {
         return Ok(());
     }
     Err(format!("class {child:x}: its tag is {ahead} ahead, with a distance of {distance}"))

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::place::{LEAF, Place, State};
 use super::scale::Scale;
 use super::wheel::{self, Group};
-use super::{Leaf, Member, NIL, Node, ROOT, SCANNED, urgent};
+use super::{ERA, Leaf, Member, NIL, Node, ROOT, SCANNED, urgent};
 use crate::bases::batches::LOOK_AHEAD_FROM;
 use crate::contract::{BuildError, ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{Stack, bytes_of, filled, pause};
@@ -157,11 +157,13 @@ pub(super) struct Queues {
     pub(super) items: Stack<Item>,
     /// The groups of wheels.
     pub(super) groups: Stack<Group>,
-    /// By inner class, 2 to this power is at least the distance of each child.
+    /// By inner class, 2 to this power is more than a child's tag is ahead.
     pub(super) reaches: Box<[u8]>,
     pub(super) max_packet: u64,
     /// True if the tree is large enough for prefetching.
     pub(super) looks_ahead: bool,
+    /// True if a leaf is latency-critical.
+    is_critical: bool,
 }
 
 impl Queues {
@@ -197,6 +199,7 @@ impl Queues {
             reaches: filled(inner, 0)?,
             max_packet,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
+            is_critical: urgent::leaves(tree).next().is_some(),
         };
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             pause(class.index());
@@ -232,7 +235,11 @@ impl Queues {
                 (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
             }
         }
-        self.reaches[number as usize] = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2) as u8;
+        // Urgent packets may take a tag ahead by their bursts, too.
+        let bursts: u64 = urgent::leaves(tree).map(|leaf| urgent::burst(tree, leaf)).sum();
+        let more = (1 + 8 * bursts / largest.max(1)).ilog2();
+        let reach = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2);
+        self.reaches[number as usize] = (reach + more).min(ERA + 2) as u8;
         for (&child, &inverse) in children.iter().zip(&scale.inverse) {
             let critical = if urgent::is_critical(tree, child) { Place::CRITICAL } else { 0 };
             let place = Place::new(number, groups.group_of(inverse * largest), critical);
@@ -467,7 +474,9 @@ impl Queues {
             if state == State::Waiting {
                 node.waiting -= 1;
             }
-            let tag = if state == State::Held { member.tag } else { member.lifted(node) };
+            // Of latency-critical leaves, packets that were sent ahead are in it.
+            let most = if self.is_critical { 1 << ERA } else { 2 * member.inverse * self.max_packet };
+            let tag = if state == State::Held { member.tag } else { member.lifted(node, most) };
             let member = self.member_mut(child);
             member.tag = tag;
             member.place.set_state(State::Queued);

@@ -1,7 +1,7 @@
 //! Other weights for the same classes, in the middle of everything.
 //!
 //! The tags of siblings stay if none of their weights changes. Otherwise their units may change, too. Then a tag ahead of
-//! the clock stays ahead by as many bytes of the parent, but at most by its new distance. A tag behind the clock comes up to
+//! the clock stays ahead by as many bytes of the parent, but at most as it may be with its new weight. A tag behind the clock comes up to
 //! it: its class loses a packet of its share at most. So all siblings are as if they came into the queue at once, and the
 //! bounds hold from then on.
 
@@ -9,7 +9,7 @@ use core::mem::swap;
 
 use super::place::{Place, State};
 use super::queues::Queues;
-use super::{Leaf, Member, NIL, Node};
+use super::{ERA, Leaf, Member, NIL, Node};
 
 impl Queues {
     /// Returns true if [`Queues::reweigh`] can be done: the same classes are in the same places.
@@ -78,11 +78,12 @@ impl Queues {
         if before.waiting == 0 {
             return member;
         }
-        let tag = if member.place.state() == State::Queued { member.tag } else { member.lifted(node) };
+        let tag = if member.place.state() == State::Queued { member.tag } else { member.lifted(node, 1 << ERA) };
         let ahead = (tag.wrapping_sub(node.v) as i64).max(0) as u64;
-        let distance = with.inverse * self.max_packet;
+        // As after a largest packet.
+        let most = (with.inverse - node.rate) * self.max_packet;
         let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
-        let tag = node.v.wrapping_add(ahead.min(distance.into()) as u64);
+        let tag = node.v.wrapping_add(ahead.min(most.into()) as u64);
         let link = if member.place.state() == State::Queued { member.link } else { node.era() };
         member.place.set_group(with.place);
         Member { tag, inverse: with.inverse, link, ..member }

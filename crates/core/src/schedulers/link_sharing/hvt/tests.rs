@@ -85,6 +85,53 @@ fn a_class_that_was_away_for_long_is_not_taken_for_one_that_is_ahead() {
     }
 }
 
+#[test]
+fn shares_as_run_add_up_to_one_at_most() {
+    for weights in [&[3, 5][..], &[1, 3, 7, 21], &[1, 1_000_000_000], &[7; 30], &[1_000_000, 1, 3, 10, 999, 5]] {
+        let tree = flat(weights.iter().map(|&weight| weighted(weight)));
+        let scale = scale::Scale::new(&tree, ClassId::ROOT).unwrap();
+        let all: u64 = weights.iter().sum();
+        for (&weight, &inverse) in weights.iter().zip(&scale.inverse) {
+            // 2^k / inverse <= weight, and 2^k / rate >= all.
+            assert!(
+                u128::from(inverse) * u128::from(weight) >= u128::from(scale.rate) * u128::from(all),
+                "{weights:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wheel_serves_siblings_of_any_weights_within_the_bound() {
+    let weights: Vec<u64> = (0..60).map(|at| 1 + at * at * 7 % 113).collect();
+    let tree = flat(weights.iter().map(|&weight| weighted(weight)));
+    let slacks = bounds::slacks(&tree).unwrap();
+    let mut hvt = Hvt::new(&tree).unwrap();
+    let (mut sent, mut random) = (alloc::vec![0u64; 61], 1u64);
+    let mut apart = alloc::vec![(0f64, 0f64); 61];
+    let all: u64 = weights.iter().sum();
+    for n in 0..40_000 {
+        for class in 1..=60 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if hvt.class_backlog(ClassId(class)).packets < 2 {
+                hvt.enqueue(Nanos::ZERO, packet(class, 1 + (random >> 33) as u32 % 1500, n), &mut never);
+            }
+        }
+        let Dequeued::Packet(packet) = hvt.dequeue(Nanos::ZERO, &mut never) else { panic!("all have packets") };
+        sent[packet.class.index()] += u64::from(packet.len);
+        let at = |class: usize| sent[class] as f64 / weights[class - 1] as f64;
+        for class in 2..=60 {
+            let off = at(class) - at(1);
+            apart[class] = (apart[class].0.min(off), apart[class].1.max(off));
+        }
+    }
+    for class in 2..=60 {
+        let x = |class: usize| slacks[class].map(|x| x.numerator as f64 / x.denominator as f64).unwrap();
+        let bound = x(class) / weights[class - 1] as f64 + x(1) / weights[0] as f64 - 3000.0 / all as f64;
+        assert!(apart[class].1 - apart[class].0 <= bound, "{class}: {:?} of {bound}", apart[class]);
+    }
+}
+
 /// A class of a random tree.
 #[derive(Clone, Debug)]
 struct Spec {

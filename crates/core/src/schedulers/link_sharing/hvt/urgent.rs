@@ -8,7 +8,7 @@
 //! arrival. Any other packet waits for its turn as that of a leaf that is not latency-critical, and so do those that come
 //! behind it until the leaf is empty.
 //!
-//! An urgent packet counts at every class above it that has packets of others to send. A class that waits in the queue of
+//! An urgent packet counts at every class above it that has a child in its queue. A class that waits in the queue of
 //! its parent cannot be moved there. It *owes*: its tag takes the debt when it is chosen, and it goes back into the queue.
 //! Within a class that has nothing else to send there is nobody to share with, and tags stay as they are.
 //!

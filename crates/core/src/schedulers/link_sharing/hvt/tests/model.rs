@@ -310,7 +310,7 @@ impl Model {
             let mut child = leaf;
             while child != ROOT {
                 let parent = self.classes[child].parent;
-                if self.is_any_queued(parent) || self.is_any_waiting(parent) {
+                if self.is_any_queued(parent) {
                     let units = i128::from(len) * self.classes[child].inverse;
                     if self.classes[child].queued.is_some() {
                         self.classes[child].owes += units;
