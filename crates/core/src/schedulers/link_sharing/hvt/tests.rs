@@ -120,15 +120,15 @@ fn a_wheel_serves_siblings_of_any_weights_within_the_bound() {
         let Dequeued::Packet(packet) = hvt.dequeue(Nanos::ZERO, &mut never) else { panic!("all have packets") };
         sent[packet.class.index()] += u64::from(packet.len);
         let at = |class: usize| sent[class] as f64 / weights[class - 1] as f64;
-        for class in 2..=60 {
+        for (class, apart) in apart.iter_mut().enumerate().skip(2) {
             let off = at(class) - at(1);
-            apart[class] = (apart[class].0.min(off), apart[class].1.max(off));
+            *apart = (apart.0.min(off), apart.1.max(off));
         }
     }
-    for class in 2..=60 {
+    for (class, &(least, most)) in apart.iter().enumerate().skip(2) {
         let x = |class: usize| slacks[class].map(|x| x.numerator as f64 / x.denominator as f64).unwrap();
         let bound = x(class) / weights[class - 1] as f64 + x(1) / weights[0] as f64 - 3000.0 / all as f64;
-        assert!(apart[class].1 - apart[class].0 <= bound, "{class}: {:?} of {bound}", apart[class]);
+        assert!(most - least <= bound, "{class}: {least} to {most}, of {bound}");
     }
 }
 
