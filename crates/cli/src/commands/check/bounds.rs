@@ -149,7 +149,14 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
         );
     }
     let packet_each = promised.packet_each.iter().any(Option::is_some);
-    if packet_each && !says_fairness && matches!(info.promises.fairness, Some(Fairness::Clocks(_))) {
+    let by_clocks = matches!(info.promises.fairness, Some(Fairness::Clocks(_)));
+    let is_unproved = by_clocks && !packet_each && queue.is_none();
+    if is_unproved {
+        lines.push(
+            "fairness          not computed: it is not proved for a tree with latency-critical classes, nor are the delays of their other leaves"
+                .to_owned(),
+        );
+    } else if packet_each && !says_fairness && by_clocks {
         lines.push(
             "fairness          while two siblings stay backlogged and no ceiling limits them, the service of each is off its part of the other's by at most the bytes in column \"deviation (bytes)\""
                 .to_owned(),
@@ -193,7 +200,7 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
         );
     }
     let computed = [
-        ("fairness", promised.fairness.is_some() || worst_case || packet_each || says_fairness),
+        ("fairness", promised.fairness.is_some() || worst_case || packet_each || says_fairness || is_unproved),
         ("transmission_gap", bounds.transmission_gap_s.is_some()),
     ];
     let mut names = info.promises.names().peekable();
