@@ -227,7 +227,7 @@ impl Checked {
     /// Returns a scheduler with the same shares and shorter delay bounds, if those of some leaves are long.
     #[must_use]
     pub fn shorter_delays(&self) -> Option<ShorterDelays> {
-        let shorter = shorter_delays(self.link.info(), &self.link.tree)?;
+        let shorter = shorter_delays(self.link.info(), &self.link.tree, &self.promised.delays)?;
         let [delay_bound_s, shorter_s] = shorter.seconds;
         Some(ShorterDelays {
             scheduler: shorter.scheduler.name.to_owned(),
@@ -356,7 +356,7 @@ fn unproven(info: &SchedulerInfo, tree: &Hierarchy, promised: &Promised) -> Opti
 pub fn class_bounds(promised: &Promised, tree: &Hierarchy, class: ClassId) -> ClassBounds {
     let index = class.index();
     let of_rounds = promised.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(index)?);
-    let fairness = of_rounds.or_else(|| *promised.packet_each.get(index)?);
+    let fairness = of_rounds.or_else(|| *promised.siblings.get(index)?);
     let delay = promised.delays[index].as_ref();
     let weight = promised.weights[index];
     ClassBounds {

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use crate::expand::sections::{Section, sections};
 use crate::expand::templates::Templates;
 use crate::expand::writer::Writer;
-use crate::link::is_tc_file;
+use crate::files::is_tc_file;
 use crate::problem::{Log, ProblemKind, Problems, Source};
 use crate::reader;
 

@@ -13,6 +13,11 @@ use std::sync::Arc;
 /// Longest file that is read, in bytes: a tree of a million leaves has some hundred megabytes.
 pub(crate) const MAX_FILE: u64 = 256 << 20;
 
+/// Returns true if a file is one of tc commands: by its name, which ends with `.tc`.
+pub(crate) fn is_tc_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tc")
+}
+
 /// Most that is read of a text. What a text may need of memory depends on the place where it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

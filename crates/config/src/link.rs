@@ -26,6 +26,7 @@ use miette::Severity;
 use crate::class::{self, LinkFacts, Place, RawClasses, default_limits};
 use crate::classid::Classid;
 use crate::document;
+use crate::files::is_tc_file;
 use crate::link::head::Head;
 use crate::matching::{Budget, Classifier, FrameKey, Match, Reach, Witness};
 use crate::names::Names;
@@ -34,7 +35,6 @@ use crate::reader::{Table, Value, closest};
 use crate::tree::{self, Built, own_limit};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
-pub(crate) use commands::is_tc_file;
 use commands::{TcLink, TcOptions};
 pub use gso::Gso;
 use pools::PoolSpec;

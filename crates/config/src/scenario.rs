@@ -28,7 +28,7 @@ use self::route::Network;
 use crate::changes::{self, Change, Course};
 use crate::document;
 #[cfg(feature = "tools")]
-use crate::link::is_tc_file;
+use crate::files::is_tc_file;
 use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer};

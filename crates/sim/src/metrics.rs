@@ -193,7 +193,7 @@ impl Metrics {
                 None => Some(to_f64(&fairness.bytes_per_weight.value) * self.promised.weights[class.index()]?.as_run),
             };
         }
-        Some((*self.promised.packet_each.get(class.index())?)?.bytes)
+        Some((*self.promised.siblings.get(class.index())?)?.bytes)
     }
 
     fn gap_bound(&self, leaf: ClassId) -> Option<f64> {

@@ -73,7 +73,7 @@ pub struct Promised {
     pub fairness: Option<FairnessBound>,
     /// By class id, if a scheduler promises siblings a number of packets of each: the maximum deviation of a class from
     /// its part of the service of any sibling. Empty if that is not promised.
-    pub packet_each: Vec<Option<ClassFairness>>,
+    pub siblings: Vec<Option<ClassFairness>>,
     /// By class id, the worst-case fairness index: maximum lag in bytes of a backlogged class behind its share of the
     /// link's service meanwhile.
     pub worst_case: Vec<Option<BigRational>>,
@@ -116,7 +116,7 @@ pub fn promised(info: &SchedulerInfo, tree: &Hierarchy) -> Result<Promised, Prom
     // All packets of a class may already have their turn decided; the class still counts as backlogged for an outside
     // observer.
     let worst_case = vec![None; tree.len()];
-    Ok(Promised { fairness: None, packet_each: Vec::new(), transmission_gap: None, worst_case, ..promised })
+    Ok(Promised { fairness: None, siblings: Vec::new(), transmission_gap: None, worst_case, ..promised })
 }
 
 /// Computes the guarantees without a queue behind the scheduler.
@@ -126,8 +126,8 @@ fn of_order(info: &SchedulerInfo, tree: &Hierarchy, none: Promised) -> Result<Pr
             rounds(tree, terms(tree)?, matches!(gap, Some(TransmissionGap::TwoRounds)), none)
         }
         (Some(Fairness::Visits), gap) => visits(tree, matches!(gap, Some(TransmissionGap::LongestRound)), none),
-        (Some(Fairness::PacketEach), _) => Ok(Promised { packet_each: packet_each(tree), ..none }),
-        (Some(Fairness::Clocks(slacks)), _) => Ok(Promised { packet_each: clocks(tree, &slacks(tree)?), ..none }),
+        (Some(Fairness::PacketEach), _) => Ok(Promised { siblings: packet_each(tree), ..none }),
+        (Some(Fairness::Clocks(slacks)), _) => Ok(Promised { siblings: clocks(tree, &slacks(tree)?), ..none }),
         (Some(Fairness::WorstCase(index)), _) => {
             Ok(Promised { worst_case: index(tree).into_iter().map(|index| index.map(exact)).collect(), ..none })
         }
@@ -289,10 +289,10 @@ pub const LONG: f64 = 3.0;
 const MOST_COMPARED: usize = 1 << 17;
 
 /// Looks for a scheduler that shares `tree` as `info` does and takes it as it is, with virtual times instead of rounds, and
-/// shorter delay bounds for leaves whose bounds are [`LONG`]. `None` if there is none, if `info` has no rounds, and for
+/// shorter delay bounds for leaves whose bounds `delays` are [`LONG`]. `None` if there is none, if `info` has no rounds, and for
 /// more than 131,072 classes.
 #[must_use]
-pub fn shorter_delays(info: &SchedulerInfo, tree: &Hierarchy) -> Option<Shorter> {
+pub fn shorter_delays(info: &SchedulerInfo, tree: &Hierarchy, delays: &[Option<DelayBound>]) -> Option<Shorter> {
     if !matches!(info.promises.fairness, Some(Fairness::Rounds(_))) || tree.len() > MOST_COMPARED {
         return None;
     }
@@ -300,10 +300,10 @@ pub fn shorter_delays(info: &SchedulerInfo, tree: &Hierarchy) -> Option<Shorter>
         matches!(other.promises.fairness, Some(Fairness::Clocks(_))) && other.unsupported(tree).next().is_none()
     };
     let scheduler = SCHEDULERS.iter().find(takes)?;
-    let [own, others] = [info, scheduler].map(|info| delay_bounds(info, tree));
+    let others = delay_bounds(scheduler, tree);
     let compared = |&leaf: &ClassId| {
         let [own, other] =
-            [&own, &others].map(|bounds| bounds[leaf.index()].as_ref().map(|bound| to_f64(&bound.seconds())));
+            [delays, &others[..]].map(|bounds| bounds[leaf.index()].as_ref().map(|bound| to_f64(&bound.seconds())));
         let seconds = [own?, other?];
         let packet = f64::from(tree.link().max_packet) * 8.0 / tree.rate_all_busy(leaf).max(1) as f64;
         (seconds[0] > LONG * packet && seconds[1] < seconds[0]).then_some((leaf, seconds))
@@ -325,5 +325,57 @@ pub fn admission(info: &SchedulerInfo, tree: &Hierarchy) -> Option<Option<BigRat
             Some(if lines { flat_excess(tree) } else { real_time_excess(tree) })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlink_core::{ClassConfig, LinkConfig, Rate, Share, Sharing, registry};
+
+    use super::*;
+
+    /// Half of 100 Mbit/s beside a hundred small classes; the last one may have another setting.
+    fn tree(last: ClassConfig) -> Hierarchy {
+        let weighted = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..last };
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(100_000_000).unwrap()));
+        let others = std::iter::repeat_n(ClassConfig { share: Some(Share::Weight(1)), ..ClassConfig::default() }, 99);
+        let first = ClassConfig { share: Some(Share::Weight(100)), ..ClassConfig::default() };
+        for config in std::iter::once(first).chain(others).chain([weighted(1)]) {
+            tree.add(ClassId::ROOT, config).unwrap();
+        }
+        tree.build().unwrap()
+    }
+
+    fn shorter(name: &str, tree: &Hierarchy) -> Option<Shorter> {
+        let info = registry::find(name).unwrap();
+        shorter_delays(info, tree, &delay_bounds(info, tree))
+    }
+
+    #[test]
+    fn a_round_of_many_classes_is_longer_than_virtual_times_take() {
+        let tree = tree(ClassConfig::default());
+        let found = shorter("hls", &tree).unwrap();
+        let bounds = delay_bounds(found.scheduler, &tree);
+        assert_eq!((found.leaf, found.leaves), (ClassId(1), 101));
+        assert_eq!(found.seconds[1], to_f64(&bounds[1].as_ref().unwrap().seconds()));
+        // Two packets at half of the rate and one on the link, and a sixteenth for the slots of a wheel.
+        assert!(found.seconds[0] > 0.01 && found.seconds[1] < 0.001, "{found:?}");
+        let sharing = |name| registry::find(name).unwrap().sharing;
+        assert!(matches!((sharing("hls"), found.scheduler.sharing), (Sharing::Siblings, Sharing::Siblings)));
+    }
+
+    #[test]
+    fn only_rounds_are_compared_and_only_with_what_takes_the_tree() {
+        let plain = tree(ClassConfig::default());
+        for name in ["hvt", "wf2q+", "htb", "drr"] {
+            assert!(shorter(name, &plain).is_none(), "{name}");
+        }
+        // A setting that is no scheduler's with virtual times.
+        let quanta = tree(ClassConfig { quantum: Some(3000), ..ClassConfig::default() });
+        assert!(shorter("hls", &quanta).is_none());
+        // Of latency-critical leaves, hls alone has bounds for the others.
+        let critical = tree(ClassConfig { latency_critical: true, ..ClassConfig::default() });
+        let found = shorter("hls", &critical);
+        assert!(found.is_none_or(|found| found.leaf == ClassId(101)), "{found:?}");
     }
 }

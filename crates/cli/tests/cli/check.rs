@@ -5,6 +5,31 @@ use serde_json::json;
 use crate::{Scratch, fairlink, leaves, scenario};
 
 #[test]
+fn check_names_a_scheduler_with_shorter_delays_and_says_what_is_not_proved_of_it() {
+    let file = scenario("beyond/rounds.toml");
+    let json = fairlink(&["check", &file, "--scheduler", "hls", "--json"]).quiet().json();
+    let shorter = &json["shorter_delays"];
+    assert_eq!(
+        (&shorter["scheduler"], &shorter["class"], &shorter["leaves"]),
+        (&"hvt".into(), &"v".into(), &101.into())
+    );
+    let under = |name: &str| fairlink(&["check", &file, "--scheduler", name, "--json"]).quiet().json();
+    let bound = |json: &serde_json::Value| json["link"]["classes"][0]["bounds"]["delay_bound_s"].clone();
+    let hvt = under("hvt");
+    assert_eq!((&shorter["delay_bound_s"], &shorter["shorter_s"]), (&bound(&json), &bound(&hvt)));
+    assert_eq!(hvt["shorter_delays"], ().into());
+    let text = fairlink(&["check", &file, "--scheduler", "hls"]).quiet().stdout;
+    let line = text.lines().find(|line| line.starts_with("shorter delays")).expect("a line");
+    assert!(line.contains("101 leaves have delay bounds of more than 3 packets at their rates"), "{line}");
+    // Bounds beside latency-critical classes are open, and not called promised.
+    let text = fairlink(&["check", &scenario("voice.toml"), "--scheduler", "hvt"]).quiet().stdout;
+    assert!(
+        text.contains("fairness          not computed: it is not proved") && !text.contains("Also promised"),
+        "{text}"
+    );
+}
+
+#[test]
 fn check_prints_the_bounds_that_the_paper_gives_for_its_figure_1() {
     for file in ["fig1.toml", "fig1-weights.toml"] {
         let json = fairlink(&["check", &scenario(file), "--json"]).quiet().json();

@@ -1,6 +1,5 @@
 //! Files of tc commands as link files.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::{LinkFile, ReadOptions};
@@ -19,11 +18,6 @@ pub(super) struct TcOptions {
     rate: Option<fairlink_core::Rate>,
     #[expect(dead_code, reason = "nothing reads the commands")]
     device: Option<String>,
-}
-
-/// Returns true if a file is one of tc commands: by its name, which ends with `.tc`.
-pub(crate) fn is_tc_file(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "tc")
 }
 
 /// `link = { tc = "FILE", device = "eth0", rate = "10mbit" }`.

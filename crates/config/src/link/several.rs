@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::head::Head;
 use super::pools::{self, PoolSpec};
-use super::{LinkFile, ReadOptions, is_tc_file};
+use super::{LinkFile, ReadOptions};
 use crate::document;
+use crate::files::is_tc_file;
 use crate::problem::{Log, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{self, Table, Value};
 

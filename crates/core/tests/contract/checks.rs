@@ -242,13 +242,14 @@ fn a_refused_change_changes_nothing(
 }
 
 /// Schedulers that take other parameters without a new start, unless a leaf is latency-critical.
-const RETUNED: [&str; 16] = [
+const RETUNED: [&str; 17] = [
     "fifo",
     "wrr",
     "drr",
     "drr+",
     "drr++",
     "hls",
+    "hvt",
     "htb",
     "htb-common-deficit",
     "virtual-clock",

@@ -236,7 +236,7 @@ fn follow(
 /// packets.
 fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let tree = &stage.tree;
-    let each = printed.packet_each.iter().any(Option::is_some);
+    let each = printed.siblings.iter().any(Option::is_some);
     if printed.fairness.is_none() && !each {
         return;
     }
@@ -297,7 +297,7 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
         }
         for class in [one, other] {
             let of_rounds = printed.fairness.as_ref().and_then(|fairness| *fairness.of_classes.get(class.index())?);
-            let of_class = of_rounds.or_else(|| *printed.packet_each.get(class.index())?);
+            let of_class = of_rounds.or_else(|| *printed.siblings.get(class.index())?);
             let Some(of_class) = of_class else { continue };
             let off = worst * weight(class);
             ensure!(

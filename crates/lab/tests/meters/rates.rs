@@ -161,7 +161,7 @@ fn guarantees(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
 
 /// Schedulers whose rule the papers state as weighted sharing among all leaves, and in a tree.
 const FLAT: [&str; 9] = ["drr", "scfq", "sfq", "wfq", "wf2q+", "qfq", "virtual-clock", "sced", "hdrr"];
-const TREES: [&str; 2] = ["hls", "hpfq"];
+const TREES: [&str; 3] = ["hls", "hvt", "hpfq"];
 
 /// Judges rates against progressive filling, if that is the rule of the scheduler.
 fn own_model(seen: &Seen, stage: &Stage, window: &Window, judge: &mut Judge) {
@@ -205,6 +205,11 @@ fn depth(stage: &Stage, class: ClassId) -> Option<u64> {
         "hls" => {
             let depths = CeilingDepths::for_tree(tree).ok()?;
             Some(config.ceiling_burst.unwrap_or_else(|| depths.bytes(tree, class, ceiling)) + depths.debt(class))
+        }
+        // docs/hvt.md: blocked as soon as it is in debt.
+        "hvt" => {
+            let least = largest * (4 * tree.depth(class) as u64 + 1);
+            Some(config.ceiling_burst.unwrap_or(least) + largest)
         }
         "htb" | "htb-common-deficit" => Some(config.ceiling_burst? + largest),
         // Two largest frames, and two for each child of each class above it at most. Real-time service is not held back.

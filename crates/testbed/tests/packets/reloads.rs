@@ -44,7 +44,7 @@ const LOAD: u64 = 48_000;
 /// Offered load in bit/s. The link has twice that unless a reload reduces it.
 const OFFERED: u64 = LOAD * FRAME as u64 * 8;
 
-const SCHEDULERS: [&str; 8] = ["hls", "htb", "drr", "wf2q+", "hfsc", "drr++", "sfq", "hpfq"];
+const SCHEDULERS: [&str; 9] = ["hls", "hvt", "htb", "drr", "wf2q+", "hfsc", "drr++", "sfq", "hpfq"];
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)

@@ -59,7 +59,7 @@ type Column = (&'static str, fn(&ClassBounds) -> Option<String>);
 pub(super) fn columns(promised: &Promised, tree: &Hierarchy) -> Vec<Column> {
     let hosts = has_hosts(tree) && tree.link().transmit_queue.is_none();
     let of_rounds = promised.fairness.as_ref().is_some_and(|fairness| !fairness.of_classes.is_empty());
-    let fairness = of_rounds || promised.packet_each.iter().any(Option::is_some);
+    let fairness = of_rounds || promised.siblings.iter().any(Option::is_some);
     let worst_case = promised.worst_case.iter().any(Option::is_some);
     let delays = promised.delays.iter().any(Option::is_some);
     let columns: [(bool, Column); 7] = [
@@ -148,7 +148,7 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
                 .to_owned(),
         );
     }
-    let packet_each = promised.packet_each.iter().any(Option::is_some);
+    let packet_each = promised.siblings.iter().any(Option::is_some);
     let by_clocks = matches!(info.promises.fairness, Some(Fairness::Clocks(_)));
     let is_unproved = by_clocks && !packet_each && queue.is_none();
     if is_unproved {

@@ -3,7 +3,7 @@
 //!
 //! Each inner class has a virtual clock of the bytes that it sends. A child is eligible when its start tag is not ahead of
 //! the clock of its parent. At each dequeue, from the root down, every class chooses the eligible child with the earliest
-//! deadline. Nothing is committed before: the packet is that of the leaf at the end of the way, and its length is charged
+//! deadline. No choice is made before the link is free. The leaf that is reached sends its packet, whose length is charged
 //! to all classes above it. `docs/hvt.md` has the proofs.
 //!
 //! # Names
@@ -11,7 +11,7 @@
 //! | docs/hvt.md | here | unit |
 //! | --- | --- | --- |
 //! | w_c, W_p | `virtual_time::child_weights`, and their sum | |
-//! | k_p | `Scale::shift` | |
+//! | k_p | chosen by `Scale::new` | |
 //! | inv_c = ceil(2^k / w_c) | `Member::inverse` | 2^-k byte per weight, for each byte |
 //! | v_p = floor(2^k / W_p) | `Node::rate` | the same |
 //! | S_c, start tag | `Member::tag` | 2^-k byte per weight |
@@ -35,7 +35,7 @@
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 64 at most. A
-//! child with a tag in the middle of its list, of 24 at most, is put there from the front.
+//! child with a tag in the middle of its list, of 24 at most, is put there from the end.
 //!
 //! # Invariants
 //!
@@ -61,8 +61,8 @@ use core::any::Any;
 
 use crate::bases::batches::{PlainIn, look_ahead, push_behind, push_runs};
 use crate::contract::{
-    Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos,
-    Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, room_in, same_kind,
+    Amount, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet,
+    Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -70,6 +70,7 @@ mod bounds;
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
+mod list;
 mod place;
 mod queues;
 mod reweigh;
@@ -223,8 +224,8 @@ impl Hvt {
     /// Makes a scheduler for `tree`. The tree should have the features of [`INFO`] only. Others are ignored.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] for more than four million inner classes; [`BuildError::OutOfMemory`].
-    pub fn new(tree: &Hierarchy) -> Result<Self, BuildError> {
+    /// Fails if there is not enough memory.
+    pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut slab = PacketSlab::for_tree(tree)?;
         let queues = Queues::new(tree, &mut slab)?;
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
@@ -533,29 +534,6 @@ impl Scheduler for Hvt {
             look_ahead(&self.queues.leaves, |leaf| &leaf.queue, &self.slab, batch);
         }
         push_runs(self, now, batch, drops);
-    }
-
-    fn dequeue_batch(
-        &mut self,
-        now: Nanos,
-        max_packets: usize,
-        max_bytes: u64,
-        out: &mut Vec<Packet>,
-        drops: &mut dyn DropSink,
-    ) -> BatchEnd {
-        self.now = self.now.max(now);
-        let mut bytes = 0;
-        for _ in 0..max_packets.min(room_in(out)) {
-            if bytes >= max_bytes {
-                break;
-            }
-            let Some(packet) = self.next(drops) else {
-                return self.next_release().map_or(BatchEnd::Idle, BatchEnd::WaitUntil);
-            };
-            bytes += u64::from(packet.len);
-            out.push(packet);
-        }
-        BatchEnd::Full
     }
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {

@@ -21,8 +21,8 @@ use crate::wire::frame::{FrameTemplate, Headers, Stamp};
 use crate::wire::virtio::{JOINED_UDP, VirtioHeader};
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-const SCHEDULERS: [&str; 12] =
-    ["hls", "htb", "hfsc", "drr", "fifo", "wfq", "wf2q+", "sfq", "hdrr", "drr++", "hpfq", "fq-lto"];
+const SCHEDULERS: [&str; 13] =
+    ["hls", "hvt", "htb", "hfsc", "drr", "fifo", "wfq", "wf2q+", "sfq", "hdrr", "drr++", "hpfq", "fq-lto"];
 
 #[derive(Clone, Debug, Default)]
 struct Hands(Rc<Cell<u64>>);

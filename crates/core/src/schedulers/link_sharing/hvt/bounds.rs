@@ -15,7 +15,7 @@ struct Queue {
     largest: u64,
 }
 
-/// What the tag of a child is ahead of the clock of its parent, and behind it, at most, in bytes of the child.
+/// Maximum lead and lag of a child's tag against the clock of its parent, in bytes of the child.
 struct Reach {
     ahead: Ratio,
     behind: Ratio,
@@ -79,7 +79,7 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
     for class in parents(tree) {
         let Some((share, late)) = paths[class.index()] else { continue };
         let Ok(queue) = Queue::new(tree, class) else { return alloc::vec![None; tree.len()] };
-        // One packet of the class is no wait for what is not directly below it.
+        // This is subtracted for classes that are not directly below it; rounded down.
         let packet = on_link(Ratio::whole(largest), share) - 1;
         for (slot, &child) in tree.children(class).iter().enumerate() {
             if tree.config(child).ceiling.is_some() {

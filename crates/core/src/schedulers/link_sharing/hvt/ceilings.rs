@@ -48,8 +48,7 @@ fn count(tree: &Hierarchy) -> usize {
 /// L (2.6 k + 1) bytes on level k (docs/hvt.md), and its tokens reach no more. The rest is for ceilings above it, which take
 /// less than another packet's time each.
 fn depth(tree: &Hierarchy, class: ClassId) -> u64 {
-    let levels = core::iter::successors(tree.parent(class), |&above| tree.parent(above)).count() as u64;
-    u64::from(tree.link().max_packet) * (4 * levels + 1)
+    u64::from(tree.link().max_packet) * (4 * tree.depth(class) as u64 + 1)
 }
 
 impl Ceilings {

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::String;
 
+use super::list::{Entry, Item};
 use super::place::{LEAF, Place, State};
-use super::queues::{Entry, Item};
 use super::{Hvt, Member, NIL};
 
 /// Checks all invariants.

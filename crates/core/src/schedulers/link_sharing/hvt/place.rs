@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::contract::MAX_CLASSES;
+
 /// Identifies a class: the index of an inner class, or the id of a leaf with this bit.
 pub(super) const LEAF: u32 = 1 << 31;
 
@@ -22,6 +24,8 @@ pub(super) enum State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
+const _: () = assert!(MAX_CLASSES < 1 << (u32::BITS - Place::PARENT));
+
 impl Place {
     /// Its ceiling is in debt.
     pub(super) const BLOCKED: u32 = 1 << 2;
@@ -33,9 +37,6 @@ impl Place {
     pub(super) const INNER: u32 = 1 << 4;
     const GROUP: u32 = 5;
     const PARENT: u32 = 11;
-    /// Largest number of inner classes.
-    pub(super) const MOST_PARENTS: usize = 1 << (32 - Self::PARENT);
-
     /// A class in `group`, below 64, of the children of the inner class `parent`, with constant `flags`.
     pub(super) const fn new(parent: u32, group: u32, flags: u32) -> Self {
         Self(parent << Self::PARENT | group << Self::GROUP | flags)

@@ -2,149 +2,17 @@
 
 use alloc::boxed::Box;
 
+use super::list::{Entry, Item, MOST_ITEMS};
 use super::place::{LEAF, Place, State};
 use super::scale::Scale;
 use super::wheel::{self, Group};
 use super::{ERA, Leaf, Member, NIL, Node, ROOT, SCANNED, urgent};
 use crate::bases::batches::LOOK_AHEAD_FROM;
-use crate::contract::{BuildError, ClassId, Hierarchy, OutOfMemory};
+use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{Stack, bytes_of, filled, pause};
 use crate::parts::prefetch::prefetch;
 use crate::parts::virtual_time;
 use crate::queue::PacketSlab;
-
-/// A group of children of one class: those of one weight, or of a group of its wheel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    /// Of the first child: the start, and the deadline.
-    pub(super) start: u64,
-    pub(super) finish: u64,
-    /// The tag of the last child of a list.
-    pub(super) last: u64,
-    /// The first child of a list.
-    pub(super) first: u32,
-    /// The first place for the others; of a wheel, the number of the group.
-    pub(super) base: u32,
-    /// The others are in a ring of one place more than this, a power of two.
-    mask: u32,
-    head: u32,
-    pub(super) others: u32,
-}
-
-/// Most places of lists for each child: their numbers are powers of two.
-const MOST_ITEMS: usize = 2;
-
-/// A place in the list of a group.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
-    pub(super) tag: u64,
-    pub(super) child: u32,
-}
-
-impl Item {
-    pub(super) const NONE: Self = Self { tag: 0, child: NIL };
-}
-
-impl Entry {
-    /// Makes an entry for the list of `children` with its places from `base` on; for a wheel, of the group `base`.
-    pub(super) const fn new(base: u32, children: usize) -> Self {
-        let mask = Self::room(children) as u32 - 1;
-        Self { start: 0, finish: 0, last: 0, first: NIL, base, mask, head: 0, others: 0 }
-    }
-
-    /// Places for the others of `children`.
-    pub(super) const fn room(children: usize) -> usize {
-        children.next_power_of_two()
-    }
-
-    /// Returns the places of its list.
-    pub(super) fn places(&self) -> core::ops::Range<usize> {
-        self.base as usize..(self.base + self.mask) as usize + 1
-    }
-
-    /// Returns the index of the place `place` of the others.
-    #[inline(always)]
-    pub(super) const fn at(&self, place: u32) -> usize {
-        (self.base + (self.head.wrapping_add(place) & self.mask)) as usize
-    }
-
-    /// Begins a list with `item`.
-    #[inline(always)]
-    const fn begin(&mut self, Item { tag, child }: Item, distance: u64) {
-        (self.start, self.finish, self.last) = (tag, tag.wrapping_add(distance), tag);
-        (self.first, self.others) = (child, 0);
-    }
-
-    /// Puts `item` into a list that is not empty, in the order of tags, behind equal ones.
-    #[inline(always)]
-    fn insert(&mut self, items: &mut [Item], item: Item) {
-        if is_before(item.tag, self.last) {
-            return self.insert_between(items, item);
-        }
-        items[self.at(self.others)] = item;
-        self.others += 1;
-        self.last = item.tag;
-    }
-
-    /// Puts `item` before the last.
-    #[inline(never)]
-    fn insert_between(&mut self, items: &mut [Item], item: Item) {
-        if is_before(item.tag, self.start) {
-            self.head = self.head.wrapping_sub(1);
-            items[self.at(0)] = Item { tag: self.start, child: self.first };
-            self.others += 1;
-            return self.lead(item);
-        }
-        let mut place = self.others;
-        while place > 0 && is_before(item.tag, items[self.at(place - 1)].tag) {
-            items[self.at(place)] = items[self.at(place - 1)];
-            place -= 1;
-        }
-        items[self.at(place)] = item;
-        self.others += 1;
-    }
-
-    /// Puts the first child, whose tag is now `tag`, in its new place.
-    #[inline(always)]
-    fn rotate(&mut self, items: &mut [Item], tag: u64) {
-        let item = Item { tag, child: self.first };
-        if self.others == 0 {
-            self.last = tag;
-            return self.lead(item);
-        }
-        let next = items[self.at(0)];
-        self.head = self.head.wrapping_add(1);
-        self.others -= 1;
-        self.lead(next);
-        self.insert(items, item);
-    }
-
-    /// Takes out the first child. Returns false if it was the only one.
-    #[inline]
-    fn take_first(&mut self, items: &[Item]) -> bool {
-        if self.others == 0 {
-            return false;
-        }
-        let next = items[self.at(0)];
-        self.head = self.head.wrapping_add(1);
-        self.others -= 1;
-        self.lead(next);
-        true
-    }
-
-    /// Makes `item` the first.
-    #[inline(always)]
-    const fn lead(&mut self, Item { tag, child }: Item) {
-        self.finish = self.finish.wrapping_add(tag.wrapping_sub(self.start));
-        (self.start, self.first) = (tag, child);
-    }
-}
-
-/// Returns true if `tag` is before `other`.
-#[inline(always)]
-const fn is_before(tag: u64, other: u64) -> bool {
-    (tag.wrapping_sub(other) as i64) < 0
-}
 
 /// All classes and their queues.
 #[derive(Debug)]
@@ -170,13 +38,9 @@ impl Queues {
     /// Makes all classes of `tree`, with their queues of packets in `slab`.
     ///
     /// # Errors
-    /// [`BuildError::Parameter`] for more inner classes than a place can name; [`BuildError::OutOfMemory`].
-    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab) -> Result<Self, BuildError> {
+    /// Fails if there is not enough memory.
+    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab) -> Result<Self, OutOfMemory> {
         let inner = tree.len() - tree.leaves().len();
-        if inner > Place::MOST_PARENTS {
-            let (what, max) = ("the number of inner classes", Place::MOST_PARENTS as u64);
-            return Err(BuildError::Parameter { class: ClassId::ROOT, what, value: inner as u64, min: 1, max });
-        }
         let max_packet = u64::from(tree.link().max_packet);
         // How much room they take.
         let (mut entries, mut items, mut groups) = (0, 0, 0);
@@ -201,6 +65,9 @@ impl Queues {
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             is_critical: urgent::leaves(tree).next().is_some(),
         };
+        // Urgent packets may take a tag ahead by their bursts, too.
+        let bursts: u64 = urgent::leaves(tree).map(|leaf| urgent::burst(tree, leaf)).sum();
+        let more = (1 + 8 * bursts / max_packet.max(1)).ilog2();
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             pause(class.index());
             // Until an inner class has its node, its number is the link.
@@ -213,13 +80,14 @@ impl Queues {
             }
         }
         for (number, class) in (0..).zip(parents(tree)) {
-            queues.add_children(tree, class, number)?;
+            let distance = queues.add_children(tree, class, number)?;
+            queues.reaches[number as usize] = (distance.max(1).ilog2() + 2 + more).min(ERA + 2) as u8;
         }
         Ok(queues)
     }
 
-    /// Makes the members, and the queue, of the children of `class`.
-    fn add_children(&mut self, tree: &Hierarchy, class: ClassId, number: u32) -> Result<(), OutOfMemory> {
+    /// Makes the members, and the queue, of the children of `class`. Returns their largest distance.
+    fn add_children(&mut self, tree: &Hierarchy, class: ClassId, number: u32) -> Result<u64, OutOfMemory> {
         let (scale, largest) = (Scale::new(tree, class)?, self.max_packet);
         let (children, groups) = (tree.children(class), scale.groups(largest));
         let node = &mut self.nodes[number as usize];
@@ -228,24 +96,19 @@ impl Queues {
         for &most in groups.most() {
             if node.is_wheel {
                 self.entries.push(Entry::new(self.groups.len() as u32, 1));
-                self.groups.push(Group::new(most, largest * scale.rate)?);
+                self.groups.push(Group::new(most)?);
             } else {
                 let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
                 self.entries.push(Entry::new(self.items.len() as u32, of_weight));
                 (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
             }
         }
-        // Urgent packets may take a tag ahead by their bursts, too.
-        let bursts: u64 = urgent::leaves(tree).map(|leaf| urgent::burst(tree, leaf)).sum();
-        let more = (1 + 8 * bursts / largest.max(1)).ilog2();
-        let reach = groups.most().iter().max().map_or(0, |most| most.ilog2() + 2);
-        self.reaches[number as usize] = (reach + more).min(ERA + 2) as u8;
         for (&child, &inverse) in children.iter().zip(&scale.inverse) {
             let critical = if urgent::is_critical(tree, child) { Place::CRITICAL } else { 0 };
             let place = Place::new(number, groups.group_of(inverse * largest), critical);
             *self.member_mut(self.child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
         }
-        Ok(())
+        Ok(groups.most().iter().copied().max().unwrap_or(0))
     }
 
     /// Bytes that those of `tree` take, including construction.

@@ -216,3 +216,71 @@ proptest! {
         compare(&specs, &steps);
     }
 }
+
+/// A step beside many siblings.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(u32, u32),
+    Send,
+    Reweigh(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        40 => (any::<u32>(), prop_oneof![Just(1500), 1u32..=1500]).prop_map(|(leaf, len)| Step::Arrive(leaf, len)),
+        40 => Just(Step::Send),
+        1 => any::<u64>().prop_map(Step::Reweigh),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn many_siblings_keep_the_invariants_and_their_order_whatever_comes_and_changes(
+        (count, spread, limited, critical) in (25u32..70, 0u32..20, any::<bool>(), any::<bool>()),
+        steps in prop::collection::vec(step(), 1..600),
+    ) {
+        // Two wheels, one below the other.
+        let make = |salt: u64| {
+            let mut tree = Hierarchy::builder(LinkConfig::new(LINK));
+            let weight = |at: u32| 1 + ((u64::from(at) + 1).wrapping_mul(salt | 1).wrapping_mul(2_654_435_761) >> 7) % (1 << spread);
+            let one = tree.add(ClassId::ROOT, weighted(weight(0))).unwrap();
+            for at in 1..2 * count {
+                let ceiling = (limited && at % 5 == 0).then(|| Rate::from_bps(1_000_000 * u64::from(at)).unwrap());
+                let latency_critical = critical && at % 7 == 0;
+                let parent = if at % 2 == 0 { one } else { ClassId::ROOT };
+                tree.add(parent, ClassConfig { ceiling, latency_critical, ..weighted(weight(at)) }).unwrap();
+            }
+            tree.build().unwrap()
+        };
+        let tree = make(1);
+        let mut hvt = Hvt::new(&tree).unwrap();
+        let (mut now, mut queued) = (Nanos::ZERO, alloc::vec![alloc::collections::VecDeque::new(); tree.len()]);
+        let steps = steps.into_iter().chain(core::iter::repeat_n(Step::Send, 2000));
+        for (n, step) in (0..).zip(steps) {
+            match step {
+                Step::Arrive(leaf, len) => {
+                    let class = tree.leaves()[leaf as usize % tree.leaves().len()];
+                    hvt.enqueue(now, packet(class.0, len, n), &mut never);
+                    queued[class.index()].push_back(n);
+                }
+                Step::Send => match hvt.dequeue(now, &mut never) {
+                    Dequeued::Packet(packet) => {
+                        prop_assert_eq!(queued[packet.class.index()].pop_front(), Some(packet.handle));
+                        now = now.saturating_add(Nanos(u64::from(packet.len) * NS_PER_BYTE));
+                    }
+                    Dequeued::WaitUntil(t) => {
+                        prop_assert!(limited && t > now);
+                        now = t;
+                    }
+                    Dequeued::Idle => prop_assert!(queued.iter().all(alloc::collections::VecDeque::is_empty)),
+                },
+                Step::Reweigh(salt) => {
+                    let taken = hvt.retune(now, &mut Hvt::new(&make(salt % 1000)).unwrap());
+                    prop_assert_eq!(taken, !critical);
+                }
+            }
+            prop_assert_eq!(invariants(&hvt), Ok(()));
+        }
+        prop_assert!(queued.iter().all(alloc::collections::VecDeque::is_empty), "packets are left");
+    }
+}

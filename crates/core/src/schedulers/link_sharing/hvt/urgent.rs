@@ -10,7 +10,8 @@
 //!
 //! An urgent packet counts at every class above it that has a child in its queue. A class that waits in the queue of
 //! its parent cannot be moved there. It *owes*: its tag takes the debt when it is chosen, and it goes back into the queue.
-//! Within a class that has nothing else to send there is nobody to share with, and tags stay as they are.
+//! A class without a child in its queue has
+//! nothing to share, and its children's tags do not change.
 //!
 //! # Delay
 //!

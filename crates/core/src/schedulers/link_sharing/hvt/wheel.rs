@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 
 use super::NIL;
-use super::queues::Entry;
+use super::list::Entry;
 use crate::contract::OutOfMemory;
 use crate::parts::memory::{bytes_of, filled};
 
@@ -40,24 +40,16 @@ pub(super) struct Group {
     pub(super) full: u64,
     /// Slots are 2 to this power wide.
     pub(super) shift: u32,
-    /// Distance from the start of a slot to the deadline of its children.
+    /// Distance from the start of a slot to the deadline of its children, none of which is farther behind the virtual time.
     pub(super) distance: u64,
-    /// No child is farther behind the virtual time.
-    pub(super) lag: u64,
     slots: Box<[Slot]>,
 }
 
 impl Group {
-    /// Makes one for children whose largest distance is `most`. `packet` is the virtual time of a largest packet.
-    pub(super) fn new(most: u64, packet: u64) -> Result<Self, OutOfMemory> {
+    /// Makes one for children whose largest distance is `most`.
+    pub(super) fn new(most: u64) -> Result<Self, OutOfMemory> {
         let (shift, distance) = shape(most);
-        Ok(Self {
-            full: 0,
-            shift,
-            distance,
-            lag: distance + packet,
-            slots: filled(SLOTS as usize, Slot { first: NIL, last: NIL })?,
-        })
+        Ok(Self { full: 0, shift, distance, slots: filled(SLOTS as usize, Slot { first: NIL, last: NIL })? })
     }
 
     /// Width of a slot.
@@ -74,7 +66,7 @@ impl Group {
     /// empty.
     #[inline(always)]
     fn slot_of(&self, tag: u64, v: u64, first: u64) -> u64 {
-        let mut base = v.wrapping_sub(self.lag) & !(self.width() - 1);
+        let mut base = v.wrapping_sub(self.distance) & !(self.width() - 1);
         if self.full != 0 && (first.wrapping_sub(base) as i64) < 0 {
             base = first;
         }

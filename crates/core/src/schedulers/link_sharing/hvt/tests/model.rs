@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::super::Hvt;
 use crate::contract::{ClassId, Hierarchy, Nanos};
 
-/// What is sent next.
+/// Result of a dequeue.
 #[derive(Debug)]
 pub(super) enum Next {
     Packet(ClassId, u64),
@@ -85,7 +85,7 @@ impl Model {
         let largest = tree.link().max_packet;
         let class = |index: usize| {
             let (class, child) = (ClassId(index as u32), hvt.queues.child_of(ClassId(index as u32)));
-            let levels = core::iter::successors(tree.parent(class), |&above| tree.parent(above)).count() as u64;
+            let levels = tree.depth(class) as u64;
             let node = (!tree.is_leaf(class)).then(|| &hvt.queues.nodes[child as usize]);
             let reach = (!tree.is_leaf(class)).then(|| 1 << hvt.queues.reaches[child as usize]);
             let config = tree.config(class);
@@ -344,7 +344,7 @@ impl Model {
         while !self.leaves[class] {
             let first = self.queued(class).map(|child| self.classes[child].tag).min();
             let Some(first) = first else {
-                // Nobody below can be served: it waits.
+                // None of its children can be served, so it waits.
                 if class == ROOT {
                     return None;
                 }

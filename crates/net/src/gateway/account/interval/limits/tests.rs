@@ -92,8 +92,8 @@ fn measured(scheduler: &str, tree: Hierarchy, frames: [usize; 4]) -> GatewayStat
 
 #[test]
 fn known_cases_have_the_limits_that_they_are_made_for_under_all_schedulers_with_classes_in_classes() {
-    for scheduler in ["hls", "hpfq", "htb", "cbq-formal", "hfsc"] {
-        let ceiling = ["hls", "htb"].contains(&scheduler).then_some(12_000_000);
+    for scheduler in ["hls", "hvt", "hpfq", "htb", "cbq-formal", "hfsc"] {
+        let ceiling = ["hls", "hvt", "htb"].contains(&scheduler).then_some(12_000_000);
         let stats = measured(scheduler, tree(ceiling), [10, 1, 5, 1]);
         let link = stats.interval().unwrap().limit.as_ref().map(|limit| limit.cause);
         assert_eq!(link, Some(LimitCause::Link), "{scheduler}");
