@@ -59,10 +59,10 @@
 use alloc::vec::Vec;
 use core::any::Any;
 
-use crate::bases::batches::{PlainIn, look_ahead, push_behind, push_runs};
+use crate::bases::batches::{PlainIn, Served, fill, look_ahead, push_behind, push_runs};
 use crate::contract::{
-    Amount, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet,
-    Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
+    Amount, BatchEnd, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory,
+    Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
@@ -245,6 +245,24 @@ impl Hvt {
     #[inline(always)]
     fn next(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.is_plain { self.next_plain(drops) } else { self.next_special(drops) }
+    }
+
+    /// Fills slots until all have a packet, `max_bytes` bytes are sent, or nothing more can be sent now.
+    fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
+        let mut served = Served { packets: 0, bytes: 0, more: true };
+        for slot in slots {
+            if served.bytes >= max_bytes {
+                break;
+            }
+            let Some(packet) = self.next(drops) else {
+                served.more = false;
+                break;
+            };
+            served.packets += 1;
+            served.bytes += u64::from(packet.len);
+            *slot = packet;
+        }
+        served
     }
 
     /// Removes and returns the next packet, where no class has a ceiling and no leaf is latency-critical.
@@ -534,6 +552,20 @@ impl Scheduler for Hvt {
             look_ahead(&self.queues.leaves, |leaf| &leaf.queue, &self.slab, batch);
         }
         push_runs(self, now, batch, drops);
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        self.now = self.now.max(now);
+        let queued = self.slab.queued();
+        let more = fill(out, (max_packets, max_bytes), queued, |slots, bytes| self.serve(slots, bytes, drops));
+        if more { BatchEnd::Full } else { self.next_release().map_or(BatchEnd::Idle, BatchEnd::WaitUntil) }
     }
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
