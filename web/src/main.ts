@@ -9,7 +9,7 @@ import { Live } from "./live";
 import { Details, summary } from "./plan";
 import { picture, points } from "./picture";
 import { Play } from "./play";
-import { fromFragment, toFragment } from "./share";
+import { fromFragment, toFragment, LONGEST } from "./share";
 import { addClass, removeClasses, renameClass, setKey, type Change } from "./text";
 import { Tree, type Demands } from "./tree";
 import type { CheckDocument, ClassReport, FluidDocument, SchedulersDocument } from "./types";
@@ -280,12 +280,12 @@ async function download(kind: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Longest file that is read, in bytes, and most classes: the engine refuses more. */
-const [LONGEST, MOST_CLASSES] = [16 << 20, 100_000];
+/** Most classes of a file: the engine refuses more. */
+const MOST_CLASSES = 100_000;
 /** Longest file whose classes are counted, in bytes: the command line reads no longer one. */
 const LONGEST_COUNTED = 256 << 20;
 
-/** The number of classes of a file that is not kept in memory. */
+/** The number of tables [[class]] of a file that is not kept in memory. */
 async function classesIn(file: File): Promise<number> {
   const header = "[[class]]";
   const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
@@ -301,7 +301,7 @@ async function classesIn(file: File): Promise<number> {
 
 async function take(file: File): Promise<void> {
   if (file.size > LONGEST) {
-    const classes = file.size > LONGEST_COUNTED ? "" : ` and ${await classesIn(file)} classes`;
+    const classes = file.size > LONGEST_COUNTED ? "" : ` and ${await classesIn(file)} tables [[class]]`;
     notice(`${file.name} has ${file.size} B${classes}; the page takes up to ${LONGEST} B and ${MOST_CLASSES} classes: use the command line (fairlink check ${file.name}), or a part of the file`);
     return;
   }

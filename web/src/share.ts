@@ -1,7 +1,7 @@
 // A link that holds a file in its fragment: deflated, in base64 for URLs. Nothing is sent anywhere.
 
-/** Longest text that a link may hold, in bytes. */
-const LONGEST = 16 << 20;
+/** Longest text that is read, of a file or of a link, in bytes. */
+export const LONGEST = 16 << 20;
 
 class TooLong extends Error {}
 

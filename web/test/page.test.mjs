@@ -283,7 +283,7 @@ test("a file that is too long is refused with the limit, and the one that is ope
     document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
   });
   await until(page, () => document.querySelector("#notice").textContent.includes("104857600 B"));
-  assert.match(await page.textContent("#notice"), /and 0 classes; the page takes up to 16777216 B and 100000 classes/);
+  assert.match(await page.textContent("#notice"), /and 0 tables \[\[class\]\]; the page takes up to 16777216 B and 100000 classes/);
   assert.equal(await text(page), LINK);
   await close(page);
 });
@@ -303,7 +303,7 @@ test("a million leaves are refused with the number that fits, and the page goes 
   const fits = "the page takes up to 16777216 B and 100000 classes: use the command line (fairlink check million.toml)";
   await drop("million.toml", 1_000_000, 'template="t"\n');
   await until(page, (fits) => document.querySelector("#notice").textContent.includes(fits), fits);
-  assert.match(await page.textContent("#notice"), / B and 1000000 classes; /);
+  assert.match(await page.textContent("#notice"), / B and 1000000 tables \[\[class\]\]; /);
   assert.equal(await text(page), LINK);
   // So many fit into the text, and not into the engine.
   await drop("many.toml", 300_000, 'template="t"\n');

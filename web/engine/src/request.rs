@@ -102,7 +102,7 @@ impl Engine {
             longer => {
                 let classes = request.matches("[[class]]").count();
                 Err(vec![problem(format!(
-                    "the text has {longer} B and {classes} classes; the page takes up to {LONGEST} B and {MOST_CLASSES} \
+                    "the text has {longer} B and {classes} tables [[class]]; the page takes up to {LONGEST} B and {MOST_CLASSES} \
                      classes: use the command line, or a part of the file"
                 ))])
             }
