@@ -252,11 +252,11 @@ fn pages() -> Vec<(PathBuf, String)> {
     let mut pages = vec![docs().join("../README.md")];
     collect(&docs(), &mut pages);
     pages.sort();
-    pages
-        .into_iter()
-        .map(|path| (fs::read_to_string(&path).expect("a page"), path))
-        .map(|(text, path)| (path, text))
-        .collect()
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a page");
+        (path, text)
+    };
+    pages.into_iter().map(read).collect()
 }
 
 /// The addresses of links and pictures in Markdown, without those in code.

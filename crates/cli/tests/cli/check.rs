@@ -17,7 +17,7 @@ fn check_names_a_scheduler_with_shorter_delays_and_says_what_is_not_proved_of_it
     let bound = |json: &serde_json::Value| json["link"]["classes"][0]["bounds"]["delay_bound_s"].clone();
     let hvt = under("hvt");
     assert_eq!((&shorter["delay_bound_s"], &shorter["shorter_s"]), (&bound(&json), &bound(&hvt)));
-    assert_eq!(hvt["shorter_delays"], ().into());
+    assert!(hvt["shorter_delays"].is_null(), "{hvt}");
     let text = fairlink(&["check", &file, "--scheduler", "hls"]).quiet().stdout;
     let line = text.lines().find(|line| line.starts_with("shorter delays")).expect("a line");
     assert!(line.contains("101 leaves have delay bounds of more than 3 packets at their rates"), "{line}");
