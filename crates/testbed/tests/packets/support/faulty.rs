@@ -33,6 +33,7 @@ fn gateway_process(role: &str) -> ExitCode {
 
 /// Runs this gateway in this process until a line arrives. Prints events, a line each, and its statistics at the end.
 pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
+    println!("begins {}", peak_of_addresses());
     let control = std::env::var(CONTROL).ok();
     let gateway = match Gateway::open(config) {
         Ok(gateway) => gateway,
@@ -76,9 +77,18 @@ pub(crate) fn be_gateway(config: GatewayConfig) -> ExitCode {
     if stats.gateway().balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The largest address space that this process has had, in bytes.
+fn peak_of_addresses() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status of this process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).expect("a line of the address space");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1024
+}
+
 /// A gateway in a process of its own.
 pub(crate) struct Running {
     pub(crate) child: Child,
+    /// The largest address space that it had before it opened the gateway, in bytes.
+    pub(crate) addresses_at_begin: u64,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
     pub(crate) thread: i32,
     backend: &'static str,
@@ -110,7 +120,7 @@ impl Running {
     pub(crate) fn start_by(command: &mut Command) -> Result<Self, String> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = Self { child, lines, thread: 0, backend: "af_packet" };
+        let mut running = Self { child, addresses_at_begin: 0, lines, thread: 0, backend: "af_packet" };
         loop {
             let Some(line) = running.lines.next() else {
                 return Err(format!("it ended without a word: {}", running.child.wait().unwrap()));
@@ -120,6 +130,7 @@ impl Running {
                 return Ok(running);
             }
             match line.split_once(' ') {
+                Some(("begins", bytes)) => running.addresses_at_begin = bytes.parse().unwrap(),
                 Some(("thread", number)) => running.thread = number.parse().unwrap(),
                 Some(("refused", why)) => {
                     let status = running.child.wait().unwrap();
