@@ -34,7 +34,7 @@
 //!
 //! # Cost per packet
 //!
-//! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 64 at most. A
+//! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A
 //! child with a tag in the middle of its list, of 24 at most, is put there from the end.
 //!
 //! # Invariants
@@ -81,6 +81,7 @@ mod urgent;
 mod wheel;
 
 use ceilings::Ceilings;
+use list::Entry;
 use place::{LEAF, Place, State};
 use queues::Queues;
 use urgent::Urgent;
@@ -166,30 +167,41 @@ struct Leaf {
 
 const _: () = assert!(size_of::<Leaf>() == 64);
 
-/// An inner class, on one cache line.
+/// An inner class, on two cache lines.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Node {
     v: u64,
     rate: u64,
-    /// The groups that are not empty.
+    /// The groups that are not empty. Those of a wheel count from 1, so that 1 is one list.
     on: u64,
     /// The upper bits of the clock.
     high: u32,
     /// Children that are backlogged and not in the queue.
     waiting: u32,
-    /// The first of its entries.
+    /// The entry of its group 1.
     entries: u32,
     /// True if it has more than [`SCANNED`] children.
     is_wheel: bool,
     member: Member,
+    /// The first list.
+    list: Entry,
 }
 
-const _: () = assert!(size_of::<Node>() == 64);
+const _: () = assert!(size_of::<Node>() == 128);
 
 impl Node {
-    const EMPTY: Self =
-        Self { v: 0, rate: 0, on: 0, high: 0, waiting: 0, entries: 0, is_wheel: false, member: Member::NONE };
+    const EMPTY: Self = Self {
+        v: 0,
+        rate: 0,
+        on: 0,
+        high: 0,
+        waiting: 0,
+        entries: 0,
+        is_wheel: false,
+        member: Member::NONE,
+        list: Entry::new(0, 1, 0),
+    };
 
     /// Moves the clock by `units`.
     #[inline(always)]
@@ -197,6 +209,14 @@ impl Node {
         let (v, wraps) = self.v.overflowing_add(units);
         self.v = v;
         self.high = self.high.wrapping_add(wraps as u32);
+    }
+
+    /// Moves the clock to a start that is `ahead` of it, if it is.
+    #[inline(always)]
+    const fn reach(&mut self, ahead: i64) {
+        if ahead > 0 {
+            self.advance(ahead as u64);
+        }
     }
 
     /// Returns the number of the era.
@@ -250,11 +270,12 @@ impl Hvt {
     /// Fills slots until all have a packet, `max_bytes` bytes are sent, or nothing more can be sent now.
     fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
         let mut served = Served { packets: 0, bytes: 0, more: true };
+        let is_plain = self.is_plain;
         for slot in slots {
             if served.bytes >= max_bytes {
                 break;
             }
-            let Some(packet) = self.next(drops) else {
+            let Some(packet) = (if is_plain { self.next_plain(drops) } else { self.next_special(drops) }) else {
                 served.more = false;
                 break;
             };
@@ -270,7 +291,7 @@ impl Hvt {
     fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.last != NIL {
             let last = core::mem::replace(&mut self.last, NIL);
-            self.queues.settle(last | LEAF);
+            self.queues.settle(last | LEAF, true);
         }
         let mut at = ROOT;
         let id = loop {
@@ -279,12 +300,11 @@ impl Hvt {
                 break at & !LEAF;
             }
         };
-        let packet = self.take(id, drops);
-        let ready = !self.queues.leaves[id as usize].queue.is_empty();
+        let (packet, standing, ready) = self.take(id, drops);
         if !ready {
             self.last = id;
         }
-        self.queues.charge(id, packet.len.into(), ready);
+        self.queues.charge_plain(id, standing, packet.len.into(), ready);
         Some(packet)
     }
 
@@ -293,7 +313,7 @@ impl Hvt {
     fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let last = core::mem::replace(&mut self.last, NIL);
         if last != NIL {
-            self.queues.settle(last | LEAF);
+            self.queues.settle(last | LEAF, false);
         }
         if self.ceilings.next().is_some_and(|at| at <= self.now) {
             self.release();
@@ -304,28 +324,29 @@ impl Hvt {
             return Some(packet);
         }
         let id = self.descend()?;
-        let packet = self.take(id, drops);
+        let (packet, (tag, _), ready) = self.take(id, drops);
         self.charge_ceilings(id, packet.len);
-        let leaf = &self.queues.leaves[id as usize];
-        let ready = !leaf.queue.is_empty();
+        let place = self.queues.leaves[id as usize].member.place;
         if !ready {
             self.last = id;
-            if leaf.member.place.is_any(Place::CRITICAL) {
+            if place.is_any(Place::CRITICAL) {
                 self.urgent.emptied(id);
             }
         }
-        self.queues.charge(id, packet.len.into(), ready);
+        self.queues.charge(id, (tag, place), packet.len.into(), ready);
         Some(packet)
     }
 
-    /// Removes and returns the first packet of the leaf `id`, whose turn it is.
+    /// Removes and returns the first packet of the leaf `id`, whose turn it is, with the leaf's tag, in which it is counted, and
+    /// its place. True: it has another packet.
     #[inline(always)]
-    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> Packet {
-        let queue = &mut self.queues.leaves[id as usize].queue;
-        match queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) {
-            Some(packet) => packet,
-            None => unreachable!("leaf {id} has its turn and no packet"),
-        }
+    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> (Packet, (u64, Place), bool) {
+        let Leaf { queue, member } = &mut self.queues.leaves[id as usize];
+        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
+            unreachable!("leaf {id} has its turn and no packet");
+        };
+        member.tag = member.tag.wrapping_add(u64::from(packet.len) * member.inverse);
+        (packet, (member.tag, member.place), !queue.is_empty())
     }
 
     /// Returns the leaf whose turn it is.
