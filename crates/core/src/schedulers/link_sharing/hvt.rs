@@ -32,6 +32,11 @@
 //! have nothing else: they are *held*. A packet that arrives meanwhile continues their backlog, so that their tags stay.
 //! A class of which no child is left in the queue starts anew: its clock moves beyond the tags of all its children.
 //!
+//! # A packet alone
+//!
+//! A packet that comes while nothing else is queued is not put into the queues of a tree with lists only and without ceilings
+//! and latency-critical leaves. If it is still alone when it leaves, tags and clocks move as if it had been there.
+//!
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A
@@ -233,6 +238,10 @@ pub struct Hvt {
     slab: PacketSlab,
     /// The leaf of the packet in transmission, if that was its last; [`NIL`] if not.
     last: u32,
+    /// The leaf of the only packet, which is not in the queues of the classes above it; [`NIL`] if none.
+    alone: u32,
+    /// True if a packet may be alone: the tree has no wheels, and is plain.
+    may_be_alone: bool,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
@@ -251,7 +260,8 @@ impl Hvt {
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
         let urgent = Urgent::new(tree)?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
-        Ok(Self { queues, slab, last: NIL, ceilings, urgent, now: Nanos::ZERO, is_plain })
+        let may_be_alone = is_plain && queues.groups.is_empty();
+        Ok(Self { queues, slab, last: NIL, alone: NIL, may_be_alone, ceilings, urgent, now: Nanos::ZERO, is_plain })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
@@ -290,15 +300,21 @@ impl Hvt {
     #[inline(always)]
     fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.last != NIL {
+            if self.alone != NIL {
+                return Some(self.send_alone(drops));
+            }
             let last = core::mem::replace(&mut self.last, NIL);
             self.queues.settle(last | LEAF, true);
         }
         let mut at = ROOT;
         let id = loop {
-            at = self.queues.pick(at)?;
-            if at & LEAF != 0 {
-                break at & !LEAF;
+            let Some(child) = self.queues.pick(at) else {
+                return (self.alone != NIL).then(|| self.send_alone(drops));
+            };
+            if child & LEAF != 0 {
+                break child & !LEAF;
             }
+            at = child;
         };
         let (packet, standing, ready) = self.take(id, drops);
         if !ready {
@@ -306,6 +322,31 @@ impl Hvt {
         }
         self.queues.charge_plain(id, standing, packet.len.into(), ready);
         Some(packet)
+    }
+
+    /// Removes and returns the only packet. All is as if it had come into the queues and had been chosen there.
+    #[inline(never)]
+    fn send_alone(&mut self, drops: &mut dyn DropSink) -> Packet {
+        let id = core::mem::replace(&mut self.alone, NIL);
+        let last = core::mem::replace(&mut self.last, id);
+        let queues = &mut self.queues;
+        queues.lift(id | LEAF);
+        if last != NIL && last != id {
+            queues.settle_beside(last | LEAF);
+        }
+        let Leaf { queue, .. } = &mut queues.leaves[id as usize];
+        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
+            unreachable!("leaf {id} is alone and has no packet");
+        };
+        queues.charge_alone(id | LEAF, packet.len.into());
+        packet
+    }
+
+    /// Puts the leaf of the only packet into the queues, because it is not alone any more.
+    #[cold]
+    fn join(&mut self) {
+        let id = core::mem::replace(&mut self.alone, NIL);
+        self.queues.rise(id | LEAF);
     }
 
     /// Removes and returns the next packet.
@@ -401,7 +442,9 @@ impl Hvt {
         }
         let id = child & !LEAF;
         let leaf = &self.queues.leaves[id as usize];
-        !leaf.queue.is_empty() && (!leaf.member.place.is_any(Place::CRITICAL) || self.urgent.are_all_sent(id))
+        !leaf.queue.is_empty()
+            && id != self.alone
+            && (!leaf.member.place.is_any(Place::CRITICAL) || self.urgent.are_all_sent(id))
     }
 
     /// Lets classes return whose ceilings are out of debt.
@@ -504,6 +547,9 @@ impl PlainIn for Hvt {
         if self.urgent.is_for_any() {
             return 0;
         }
+        if self.alone != NIL {
+            self.join();
+        }
         let Queues { leaves, max_packet, .. } = &mut self.queues;
         push_behind(leaves, |leaf| &mut leaf.queue, &mut self.slab, *max_packet as u32, batch)
     }
@@ -536,6 +582,16 @@ impl Scheduler for Hvt {
                 self.return_to_turns(id | LEAF);
             }
         } else if matches!(place.state(), State::Off | State::Held) {
+            if self.alone != NIL {
+                let alone = self.alone;
+                self.join();
+                if alone == id {
+                    return;
+                }
+            } else if self.slab.queued() == 1 && self.may_be_alone {
+                self.alone = id;
+                return;
+            }
             self.queues.rise(id | LEAF);
         }
     }
@@ -563,7 +619,7 @@ impl Scheduler for Hvt {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
         }
         self.queues.reset();
-        self.last = NIL;
+        (self.last, self.alone) = (NIL, NIL);
         self.ceilings.reset();
         self.urgent.reset();
     }
@@ -600,6 +656,9 @@ impl Scheduler for Hvt {
             return false;
         }
         self.now = self.now.max(now);
+        if self.alone != NIL {
+            self.join();
+        }
         self.slab.retune(&mut with.slab);
         self.ceilings.retune(&with.ceilings, self.now);
         self.queues.reweigh(&mut with.queues);

@@ -505,6 +505,57 @@ impl Queues {
         }
     }
 
+    /// Gives `child` and the classes above it, none of which has anything else, the tags and states of classes in queues, but
+    /// does not put them there.
+    #[inline(always)]
+    pub(super) fn lift(&mut self, mut child: u32) {
+        loop {
+            let member = *self.member(child);
+            let parent = member.place.parent();
+            let most = 2 * member.inverse * self.max_packet;
+            let was_held = member.place.state() == State::Held;
+            let tag = if was_held { member.tag } else { member.lifted(&self.nodes[parent as usize], most) };
+            let member = self.member_mut(child);
+            member.tag = tag;
+            member.place.set_state(State::Queued);
+            if parent == ROOT {
+                return;
+            }
+            child = parent;
+        }
+    }
+
+    /// Ends the transmission of the last packet of `leaf`, as [`Queues::settle`] does, where another leaf was lifted.
+    pub(super) fn settle_beside(&mut self, leaf: u32) {
+        self.leave(leaf, State::Off);
+        let mut at = self.member(leaf).place.parent();
+        while at != ROOT && self.nodes[at as usize].member.place.state() == State::Held {
+            self.start_anew(at);
+            self.leave(at, State::Off);
+            at = self.nodes[at as usize].member.place.parent();
+        }
+    }
+
+    /// Charges `bytes` to `child` and to the classes above it, which were lifted. They are held.
+    #[inline(always)]
+    pub(super) fn charge_alone(&mut self, mut child: u32, bytes: u64) {
+        loop {
+            let Member { tag, inverse, place, .. } = *self.member(child);
+            let parent = place.parent();
+            let node = &mut self.nodes[parent as usize];
+            node.reach(tag.wrapping_sub(node.v) as i64);
+            node.advance(bytes * node.rate);
+            let era = node.era();
+            let member = self.member_mut(child);
+            (member.tag, member.link) = (tag.wrapping_add(bytes * inverse), era);
+            member.place.set_state(State::Held);
+            if parent == ROOT {
+                return;
+            }
+            child = parent;
+        }
+    }
+
     /// Notes that a class that has sent a packet does not go back into its queue: it is held until the packet has left, or
     /// it waits.
     #[inline]
