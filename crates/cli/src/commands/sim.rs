@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
+use fairlink_config::scenario::LAG;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
 use fairlink_lab::expect::{Judged, judge};
@@ -30,6 +31,7 @@ use serde::Serialize;
 use self::load::{Point, Reading};
 use self::trace::Traces;
 use self::watch::Progress;
+use crate::cores::CoreArgs;
 use crate::failure::CliError;
 use crate::out::{Out, make_directory, note};
 use crate::rows::RowArgs;
@@ -90,6 +92,11 @@ pub(crate) struct Args {
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]
+    cores: CoreArgs,
+    /// Time until a core sees what others have done, 100ns to 1s [default: 10us].
+    #[arg(long, value_name = "TIME", value_parser = lag_of)]
+    lag: Option<Nanos>,
+    #[command(flatten)]
     rows: RowArgs,
 }
 
@@ -106,6 +113,11 @@ fn sweep(text: &str) -> Result<Sweep, String> {
 
 fn warmup_of(text: &str) -> Result<Warmup, String> {
     if text == "auto" { Ok(Warmup::Auto) } else { args::time(text).map(Warmup::Time) }
+}
+
+fn lag_of(text: &str) -> Result<Nanos, String> {
+    let ([least, most], lag) = (LAG, args::time(text)?);
+    if (least..=most).contains(&lag) { Ok(lag) } else { Err(format!("{lag}; the limits are {least} and {most}")) }
 }
 
 fn window_of(text: &str) -> Result<Nanos, String> {
@@ -160,6 +172,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         }
         false => reading.swept(&args.scenario, &args.sweeps)?,
     };
+    let points = load::on_cores(points, &args.cores, args.lag)?;
     let plan = Plan::new(args, &points, leniency)?;
     if let Some(dir) = &args.out {
         // Before the work, not after it.

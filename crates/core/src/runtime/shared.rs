@@ -101,7 +101,8 @@ impl SharedConfig {
     /// processor: what it could catch up with would delay all others.
     #[must_use]
     pub fn for_link(link: &LinkConfig) -> Self {
-        let of = |micros, packets| link.rate.bytes_in(Nanos::from_micros(micros)).max(packets * u64::from(link.max_packet));
+        let of =
+            |micros, packets| link.rate.bytes_in(Nanos::from_micros(micros)).max(packets * u64::from(link.max_packet));
         Self { mark: of(20, 4), credit: of(50, 8), stored: of(50, 8) }
     }
 }

@@ -128,7 +128,8 @@ impl Pace {
     /// Moves R by the yield of `elapsed` nanoseconds. The caller holds the lock.
     fn grow(&self, elapsed: u64, starves: bool) {
         let clock = &self.clock;
-        let fine = u128::from(self.rate.bps()) * u128::from(elapsed) + u128::from(clock.fraction.load(Ordering::Relaxed));
+        let fine =
+            u128::from(self.rate.bps()) * u128::from(elapsed) + u128::from(clock.fraction.load(Ordering::Relaxed));
         clock.fraction.store((fine % PER_BYTE) as u64, Ordering::Relaxed);
         let bytes = u64::try_from(fine / PER_BYTE).unwrap_or(u64::MAX);
 

@@ -111,11 +111,13 @@ fn no_credit_is_lost_or_made() {
         let tree = random_tree(random);
         let leaves = tree.leaves().to_vec();
         let bytes = |random: &mut Random, most: u64| 1500 + random.below(most);
-        let config = SharedConfig { mark: bytes(random, 30_000), credit: bytes(random, 99_000), stored: bytes(random, 50_000) };
+        let config =
+            SharedConfig { mark: bytes(random, 30_000), credit: bytes(random, 99_000), stored: bytes(random, 50_000) };
         let cores = 1 + random.below(8) as usize;
         let mut run = Run::new(tree, config, cores);
         // Leaves with one core, and those with any.
-        let home: Vec<Option<usize>> = leaves.iter().map(|_| (!random.one_in(3)).then(|| random.below(cores as u64) as usize)).collect();
+        let home: Vec<Option<usize>> =
+            leaves.iter().map(|_| (!random.one_in(3)).then(|| random.below(cores as u64) as usize)).collect();
         let dense = 1 + random.below(8);
         for _ in 0..400 {
             let most = if random.one_in(20) { 400_000 } else { 20_000 };

@@ -54,9 +54,7 @@ impl Classes {
             let class = inner.next().unwrap_or(ClassId::ROOT);
             Node::new(parent(class), class.0)
         })?;
-        let children = slice(tree.len(), |index| {
-            Child::new(weight_of[index], parent(ClassId(index as u32)))
-        })?;
+        let children = slice(tree.len(), |index| Child::new(weight_of[index], parent(ClassId(index as u32))))?;
         Ok(Self { nodes, children, pace })
     }
 

@@ -262,7 +262,8 @@ impl Worker {
             }
             ring.left = 0;
             self.rings[at as usize] = ring;
-            let mut call = Call { now, packets: 0, bytes: 0, max_bytes: 0, out: &mut out, drops, wait, busy, dropped: 0 };
+            let mut call =
+                Call { now, packets: 0, bytes: 0, max_bytes: 0, out: &mut out, drops, wait, busy, dropped: 0 };
             self.settle(&tree, at, &mut call);
             self.is_active[at as usize] = self.rings[at as usize].len > 0;
             if self.is_active[at as usize] {
