@@ -217,6 +217,13 @@ proptest! {
     }
 }
 
+/// Returns the state of `leaf`, and how far its tag is ahead of the clock of its parent.
+fn lead(hvt: &Hvt, leaf: ClassId) -> (State, i64) {
+    let member = &hvt.queues.leaves[leaf.index()].member;
+    let v = hvt.queues.nodes[member.place.parent() as usize].v;
+    (member.place.state(), member.tag.wrapping_sub(v) as i64)
+}
+
 /// A step beside many siblings.
 #[derive(Clone, Debug)]
 enum Step {
@@ -275,8 +282,15 @@ proptest! {
                     Dequeued::Idle => prop_assert!(queued.iter().all(alloc::collections::VecDeque::is_empty)),
                 },
                 Step::Reweigh(salt) => {
+                    let before: Vec<(State, i64)> = tree.leaves().iter().map(|&leaf| lead(&hvt, leaf)).collect();
                     let taken = hvt.retune(now, &mut Hvt::new(&make(salt % 1000)).unwrap());
                     prop_assert_eq!(taken, !critical);
+                    for (&leaf, (state, ahead)) in tree.leaves().iter().zip(before) {
+                        let (after, now_ahead) = lead(&hvt, leaf);
+                        prop_assert_eq!(after, state);
+                        // A class behind the clock comes up to it, and no farther.
+                        prop_assert!(state != State::Queued || ahead > 0 || now_ahead <= 0, "{leaf:?}: {ahead}, {now_ahead}");
+                    }
                 }
             }
             prop_assert_eq!(invariants(&hvt), Ok(()));
