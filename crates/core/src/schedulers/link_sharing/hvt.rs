@@ -70,6 +70,7 @@ mod bounds;
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
+mod lateness;
 mod list;
 mod place;
 mod queues;
@@ -81,6 +82,7 @@ mod urgent;
 mod wheel;
 
 use ceilings::Ceilings;
+use lateness::Lateness;
 use place::{LEAF, Place, State};
 use queues::Queues;
 use urgent::Urgent;
@@ -218,6 +220,8 @@ pub struct Hvt {
     now: Nanos,
     /// True if no class has a ceiling, and no leaf is latency-critical.
     is_plain: bool,
+    /// True if the link has started anew, and no class was in its queue since.
+    is_anew: bool,
 }
 
 impl Hvt {
@@ -227,15 +231,20 @@ impl Hvt {
     /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut slab = PacketSlab::for_tree(tree)?;
-        let queues = Queues::new(tree, &mut slab)?;
+        let lateness = Lateness::new(tree)?;
+        let queues = Queues::new(tree, &mut slab, &lateness)?;
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
-        let urgent = Urgent::new(tree)?;
+        let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
-        Ok(Self { queues, slab, last: NIL, ceilings, urgent, now: Nanos::ZERO, is_plain })
+        Ok(Self { queues, slab, last: NIL, ceilings, urgent, now: Nanos::ZERO, is_plain, is_anew: true })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        Queues::memory(tree) + PacketSlab::memory(tree) + Ceilings::memory(tree) + Urgent::memory(tree)
+        Queues::memory(tree)
+            + PacketSlab::memory(tree)
+            + Ceilings::memory(tree)
+            + Urgent::memory(tree)
+            + Lateness::memory(tree)
     }
 }
 
@@ -295,6 +304,7 @@ impl Hvt {
         if last != NIL {
             self.queues.settle(last | LEAF);
         }
+        self.begin_anew(last != NIL);
         if self.ceilings.next().is_some_and(|at| at <= self.now) {
             self.release();
         }
@@ -303,6 +313,7 @@ impl Hvt {
         {
             return Some(packet);
         }
+        self.is_anew &= self.queues.nodes[ROOT as usize].on == 0;
         let id = self.descend()?;
         let packet = self.take(id, drops);
         self.charge_ceilings(id, packet.len);
@@ -328,12 +339,23 @@ impl Hvt {
         }
     }
 
+    /// Starts the link anew if no class is in its queue: all are blocked, or all packets are urgent. `settled`: it has just been
+    /// done if so.
+    fn begin_anew(&mut self, settled: bool) {
+        let is_empty = self.queues.nodes[ROOT as usize].on == 0;
+        if is_empty && !settled && !self.is_anew {
+            self.queues.start_anew(ROOT);
+        }
+        self.is_anew = is_empty;
+    }
+
     /// Returns the leaf whose turn it is.
     fn descend(&mut self) -> Option<u32> {
         let mut at = ROOT;
         loop {
             let Some(child) = self.queues.pick(at) else {
                 if at == ROOT {
+                    self.begin_anew(false);
                     return None;
                 }
                 self.queues.retreat(at);
@@ -350,23 +372,24 @@ impl Hvt {
         }
     }
 
-    /// Handles a picked child that has been blocked since it was put into the queue, or that owes. Returns false for any other.
+    /// Handles a picked child that owes, or has been blocked since it was put into the queue. Returns false for any other.
     fn detour(&mut self, child: u32) -> bool {
         let place = self.queues.member(child).place;
-        if place.is_any(Place::BLOCKED) {
-            self.queues.withdraw(child);
-            return true;
+        let owes = child & LEAF == 0 && place.is_any(Place::OWES);
+        if owes {
+            let owed = self.urgent.settle(child);
+            let queues = &mut self.queues;
+            queues.take_out(place);
+            let member = queues.member_mut(child);
+            member.place.clear(Place::OWES);
+            member.tag = member.tag.wrapping_add(owed);
         }
-        if child & LEAF != 0 || !place.is_any(Place::OWES) {
-            return false;
+        match (place.is_any(Place::BLOCKED), owes) {
+            (true, true) => self.queues.leave_waiting(child),
+            (true, false) => self.queues.withdraw(child),
+            (false, true) => self.queues.put(child),
+            (false, false) => return false,
         }
-        let owed = self.urgent.settle(child);
-        let queues = &mut self.queues;
-        queues.take_out(place);
-        let member = queues.member_mut(child);
-        member.place.clear(Place::OWES);
-        member.tag = member.tag.wrapping_add(owed);
-        queues.put(child);
         true
     }
 }
@@ -542,7 +565,7 @@ impl Scheduler for Hvt {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
         }
         self.queues.reset();
-        self.last = NIL;
+        (self.last, self.is_anew) = (NIL, true);
         self.ceilings.reset();
         self.urgent.reset();
     }

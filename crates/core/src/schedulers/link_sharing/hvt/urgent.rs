@@ -2,8 +2,8 @@
 //!
 //! # The rule
 //!
-//! A latency-critical leaf has a token bucket: the leaf's rate when all classes are busy, and its burst, a largest packet
-//! where the file sets none. A packet that arrives while the bucket has tokens for all of it, and while no other packet of
+//! A latency-critical leaf has a token bucket: the leaf's rate when all classes are busy, of its share as run, and its
+//! burst, a largest packet where the file sets none. A packet that arrives while the bucket has tokens for all of it, and while no other packet of
 //! the leaf waits for its turn, takes them and is *urgent*: urgent packets precede all others, in the order of their
 //! arrival. Any other packet waits for its turn as that of a leaf that is not latency-critical, and so do those that come
 //! behind it until the leaf is empty.
@@ -69,12 +69,13 @@ pub(super) fn leaves(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
 }
 
 impl Urgent {
-    pub(super) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+    /// Makes those of `tree`. `rate` is that of the contract of a latency-critical leaf, in bit/s.
+    pub(super) fn new(tree: &Hierarchy, rate: impl Fn(ClassId) -> u64) -> Result<Self, OutOfMemory> {
         let any = leaves(tree).next().is_some();
         let classes = if any { tree.len() } else { 0 };
         let contract = |index: usize| {
             let class = ClassId(index as u32);
-            let rate = Rate::from_bps(tree.rate_all_busy(class).max(1)).unwrap_or(tree.link().rate);
+            let rate = Rate::from_bps(rate(class).max(1)).unwrap_or(tree.link().rate);
             Contract { bucket: Bucket::new(rate, burst(tree, class)), urgent: 0, ordinary: false }
         };
         let room = if any { tree.link().max_queued as usize } else { 0 };
@@ -156,6 +157,12 @@ impl Urgent {
     pub(super) fn owe(&mut self, node: u32, units: u64) {
         let owed = &mut self.owed[node as usize];
         *owed = (*owed + units).min(1 << 60);
+    }
+
+    /// Returns what the inner class `node` owes.
+    #[cfg(test)]
+    pub(super) fn owed(&self, node: u32) -> u64 {
+        self.owed.get(node as usize).copied().unwrap_or(0)
     }
 
     /// Removes what the inner class `node` owes.
