@@ -49,6 +49,7 @@
 //! | `runtime` | all schedulers by name | [`registry`] |
 //! | | the pace of a link, counters, changes of a running scheduler | [`Driver`], [`Metered`], [`prepare`] |
 //! | | bandwidth that several links share | [`pool`] |
+//! | | one link whose classes several cores serve | `shared`, with the feature of that name |
 //!
 //! | to | use |
 //! | --- | --- |
@@ -81,6 +82,7 @@
 //!   the method does not exist, and no text formatting is linked for it.
 //! * `serde`: [`Amount`] can be written and read by serde.
 //! * `schema`: [`Amount`] has a JSON schema.
+//! * `shared`: one tree of classes on several cores. It needs atomics of 64 bits.
 //!
 //! # One scheduler alone
 //! Only [`registry`] names all schedulers. A program that names one, as the example does, links no other. This holds
@@ -111,6 +113,8 @@ pub use runtime::hosts::{HostTable, HostTables};
 pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
 pub use runtime::pool::{Member, Pool, PoolError, PoolRule};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
+#[cfg(feature = "shared")]
+pub use runtime::shared::{self, SharedConfig, SharedError, SharedTree, Worker};
 pub use runtime::{pool, registry};
 
 /// The example of the README.

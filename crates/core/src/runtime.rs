@@ -1,5 +1,5 @@
 //! Running schedulers: the registry, the loop that drives one, counters around one, changes while packets are queued,
-//! pools that several links share, and numbers for hosts that share a leaf.
+//! pools that several links share, numbers for hosts that share a leaf, and one tree of classes on several cores.
 
 mod build;
 pub(crate) mod driver;
@@ -8,4 +8,6 @@ pub(crate) mod metered;
 pub mod pool;
 pub(crate) mod reconfigure;
 pub mod registry;
+#[cfg(feature = "shared")]
+pub mod shared;
 pub(crate) mod transmit_queue;

@@ -21,7 +21,7 @@ fn refused<T>(len: usize) -> OutOfMemory {
 }
 
 /// Makes an empty vector with room for exactly `len` entries.
-fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
+pub(crate) fn room<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
     let mut all = Vec::new();
     all.try_reserve_exact(len).map_err(|_| refused::<T>(len))?;
     Ok(all)
@@ -152,6 +152,21 @@ impl<T> Queue<T> {
             beyond_room();
         }
         self.0.push_back(value);
+    }
+
+    /// Puts an entry before all others.
+    #[cfg(feature = "shared")]
+    pub(crate) fn push_front(&mut self, value: T) {
+        if self.0.len() == self.0.capacity() {
+            beyond_room();
+        }
+        self.0.push_front(value);
+    }
+
+    /// Returns the entries in their order.
+    #[cfg(feature = "shared")]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
     }
 
     /// Removes and returns the first entry.

@@ -32,9 +32,14 @@
 //! have nothing else: they are *held*. A packet that arrives meanwhile continues their backlog, so that their tags stay.
 //! A class of which no child is left in the queue starts anew: its clock moves beyond the tags of all its children.
 //!
+//! # A packet alone
+//!
+//! A packet that comes while nothing else is queued is not put into the queues of a tree with lists only and without ceilings
+//! and latency-critical leaves. If it is still alone when it leaves, tags and clocks move as if it had been there.
+//!
 //! # Cost per packet
 //!
-//! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 64 at most. A
+//! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A
 //! child with a tag in the middle of its list, of 24 at most, is put there from the end.
 //!
 //! # Invariants
@@ -83,6 +88,7 @@ mod wheel;
 
 use ceilings::Ceilings;
 use lateness::Lateness;
+use list::Entry;
 use place::{LEAF, Place, State};
 use queues::Queues;
 use urgent::Urgent;
@@ -168,30 +174,41 @@ struct Leaf {
 
 const _: () = assert!(size_of::<Leaf>() == 64);
 
-/// An inner class, on one cache line.
+/// An inner class, on two cache lines.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Node {
     v: u64,
     rate: u64,
-    /// The groups that are not empty.
+    /// The groups that are not empty. Those of a wheel count from 1, so that 1 is one list.
     on: u64,
     /// The upper bits of the clock.
     high: u32,
     /// Children that are backlogged and not in the queue.
     waiting: u32,
-    /// The first of its entries.
+    /// The entry of its group 1.
     entries: u32,
     /// True if it has more than [`SCANNED`] children.
     is_wheel: bool,
     member: Member,
+    /// The first list.
+    list: Entry,
 }
 
-const _: () = assert!(size_of::<Node>() == 64);
+const _: () = assert!(size_of::<Node>() == 128);
 
 impl Node {
-    const EMPTY: Self =
-        Self { v: 0, rate: 0, on: 0, high: 0, waiting: 0, entries: 0, is_wheel: false, member: Member::NONE };
+    const EMPTY: Self = Self {
+        v: 0,
+        rate: 0,
+        on: 0,
+        high: 0,
+        waiting: 0,
+        entries: 0,
+        is_wheel: false,
+        member: Member::NONE,
+        list: Entry::new(0, 1, 0),
+    };
 
     /// Moves the clock by `units`.
     #[inline(always)]
@@ -199,6 +216,14 @@ impl Node {
         let (v, wraps) = self.v.overflowing_add(units);
         self.v = v;
         self.high = self.high.wrapping_add(wraps as u32);
+    }
+
+    /// Moves the clock to a start that is `ahead` of it, if it is.
+    #[inline(always)]
+    const fn reach(&mut self, ahead: i64) {
+        if ahead > 0 {
+            self.advance(ahead as u64);
+        }
     }
 
     /// Returns the number of the era.
@@ -215,6 +240,10 @@ pub struct Hvt {
     slab: PacketSlab,
     /// The leaf of the packet in transmission, if that was its last; [`NIL`] if not.
     last: u32,
+    /// The leaf of the only packet, which is not in the queues of the classes above it; [`NIL`] if none.
+    alone: u32,
+    /// True if a packet may be alone: the tree has no wheels, and is plain.
+    may_be_alone: bool,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
@@ -236,7 +265,19 @@ impl Hvt {
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
         let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
-        Ok(Self { queues, slab, last: NIL, ceilings, urgent, now: Nanos::ZERO, is_plain, is_anew: true })
+        let may_be_alone = is_plain && queues.groups.is_empty();
+        Ok(Self {
+            queues,
+            slab,
+            last: NIL,
+            alone: NIL,
+            may_be_alone,
+            ceilings,
+            urgent,
+            now: Nanos::ZERO,
+            is_plain,
+            is_anew: true,
+        })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
@@ -259,11 +300,12 @@ impl Hvt {
     /// Fills slots until all have a packet, `max_bytes` bytes are sent, or nothing more can be sent now.
     fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
         let mut served = Served { packets: 0, bytes: 0, more: true };
+        let is_plain = self.is_plain;
         for slot in slots {
             if served.bytes >= max_bytes {
                 break;
             }
-            let Some(packet) = self.next(drops) else {
+            let Some(packet) = (if is_plain { self.next_plain(drops) } else { self.next_special(drops) }) else {
                 served.more = false;
                 break;
             };
@@ -278,23 +320,53 @@ impl Hvt {
     #[inline(always)]
     fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         if self.last != NIL {
+            if self.alone != NIL {
+                return Some(self.send_alone(drops));
+            }
             let last = core::mem::replace(&mut self.last, NIL);
-            self.queues.settle(last | LEAF);
+            self.queues.settle(last | LEAF, true);
         }
         let mut at = ROOT;
         let id = loop {
-            at = self.queues.pick(at)?;
-            if at & LEAF != 0 {
-                break at & !LEAF;
+            let Some(child) = self.queues.pick(at) else {
+                return (self.alone != NIL).then(|| self.send_alone(drops));
+            };
+            if child & LEAF != 0 {
+                break child & !LEAF;
             }
+            at = child;
         };
-        let packet = self.take(id, drops);
-        let ready = !self.queues.leaves[id as usize].queue.is_empty();
+        let (packet, standing, ready) = self.take(id, drops);
         if !ready {
             self.last = id;
         }
-        self.queues.charge(id, packet.len.into(), ready);
+        self.queues.charge_plain(id, standing, packet.len.into(), ready);
         Some(packet)
+    }
+
+    /// Removes and returns the only packet. All is as if it had come into the queues and had been chosen there.
+    #[inline(never)]
+    fn send_alone(&mut self, drops: &mut dyn DropSink) -> Packet {
+        let id = core::mem::replace(&mut self.alone, NIL);
+        let last = core::mem::replace(&mut self.last, id);
+        let queues = &mut self.queues;
+        queues.lift(id | LEAF);
+        if last != NIL && last != id {
+            queues.settle_beside(last | LEAF);
+        }
+        let Leaf { queue, .. } = &mut queues.leaves[id as usize];
+        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
+            unreachable!("leaf {id} is alone and has no packet");
+        };
+        queues.charge_alone(id | LEAF, packet.len.into());
+        packet
+    }
+
+    /// Puts the leaf of the only packet into the queues, because it is not alone any more.
+    #[cold]
+    fn join(&mut self) {
+        let id = core::mem::replace(&mut self.alone, NIL);
+        self.queues.rise(id | LEAF);
     }
 
     /// Removes and returns the next packet.
@@ -302,7 +374,7 @@ impl Hvt {
     fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let last = core::mem::replace(&mut self.last, NIL);
         if last != NIL {
-            self.queues.settle(last | LEAF);
+            self.queues.settle(last | LEAF, false);
         }
         self.begin_anew(last != NIL);
         if self.ceilings.next().is_some_and(|at| at <= self.now) {
@@ -315,28 +387,29 @@ impl Hvt {
         }
         self.is_anew &= self.queues.nodes[ROOT as usize].on == 0;
         let id = self.descend()?;
-        let packet = self.take(id, drops);
+        let (packet, (tag, _), ready) = self.take(id, drops);
         self.charge_ceilings(id, packet.len);
-        let leaf = &self.queues.leaves[id as usize];
-        let ready = !leaf.queue.is_empty();
+        let place = self.queues.leaves[id as usize].member.place;
         if !ready {
             self.last = id;
-            if leaf.member.place.is_any(Place::CRITICAL) {
+            if place.is_any(Place::CRITICAL) {
                 self.urgent.emptied(id);
             }
         }
-        self.queues.charge(id, packet.len.into(), ready);
+        self.queues.charge(id, (tag, place), packet.len.into(), ready);
         Some(packet)
     }
 
-    /// Removes and returns the first packet of the leaf `id`, whose turn it is.
+    /// Removes and returns the first packet of the leaf `id`, whose turn it is, with the leaf's tag, in which it is counted, and
+    /// its place. True: it has another packet.
     #[inline(always)]
-    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> Packet {
-        let queue = &mut self.queues.leaves[id as usize].queue;
-        match queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) {
-            Some(packet) => packet,
-            None => unreachable!("leaf {id} has its turn and no packet"),
-        }
+    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> (Packet, (u64, Place), bool) {
+        let Leaf { queue, member } = &mut self.queues.leaves[id as usize];
+        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
+            unreachable!("leaf {id} has its turn and no packet");
+        };
+        member.tag = member.tag.wrapping_add(u64::from(packet.len) * member.inverse);
+        (packet, (member.tag, member.place), !queue.is_empty())
     }
 
     /// Starts the link anew if no class is in its queue: all are blocked, or all packets are urgent. `settled`: it has just been
@@ -403,7 +476,9 @@ impl Hvt {
         }
         let id = child & !LEAF;
         let leaf = &self.queues.leaves[id as usize];
-        !leaf.queue.is_empty() && (!leaf.member.place.is_any(Place::CRITICAL) || self.urgent.are_all_sent(id))
+        !leaf.queue.is_empty()
+            && id != self.alone
+            && (!leaf.member.place.is_any(Place::CRITICAL) || self.urgent.are_all_sent(id))
     }
 
     /// Lets classes return whose ceilings are out of debt.
@@ -506,6 +581,9 @@ impl PlainIn for Hvt {
         if self.urgent.is_for_any() {
             return 0;
         }
+        if self.alone != NIL {
+            self.join();
+        }
         let Queues { leaves, max_packet, .. } = &mut self.queues;
         push_behind(leaves, |leaf| &mut leaf.queue, &mut self.slab, *max_packet as u32, batch)
     }
@@ -538,6 +616,16 @@ impl Scheduler for Hvt {
                 self.return_to_turns(id | LEAF);
             }
         } else if matches!(place.state(), State::Off | State::Held) {
+            if self.alone != NIL {
+                let alone = self.alone;
+                self.join();
+                if alone == id {
+                    return;
+                }
+            } else if self.slab.queued() == 1 && self.may_be_alone {
+                self.alone = id;
+                return;
+            }
             self.queues.rise(id | LEAF);
         }
     }
@@ -565,7 +653,7 @@ impl Scheduler for Hvt {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
         }
         self.queues.reset();
-        (self.last, self.is_anew) = (NIL, true);
+        (self.last, self.alone, self.is_anew) = (NIL, NIL, true);
         self.ceilings.reset();
         self.urgent.reset();
     }
@@ -602,6 +690,9 @@ impl Scheduler for Hvt {
             return false;
         }
         self.now = self.now.max(now);
+        if self.alone != NIL {
+            self.join();
+        }
         self.slab.retune(&mut with.slab);
         self.ceilings.retune(&with.ceilings, self.now);
         self.queues.reweigh(&mut with.queues);

@@ -5,6 +5,7 @@ use alloc::string::String;
 
 use super::list::{Entry, Item};
 use super::place::{LEAF, Place, State};
+use super::queues::Queues;
 use super::{Hvt, Member, NIL};
 
 /// Checks all invariants.
@@ -78,7 +79,7 @@ fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
     let distance = member.distance(hvt.queues.max_packet);
     let packet = node.rate * hvt.queues.max_packet;
     let (most, width) = if node.is_wheel {
-        let entry = &hvt.queues.entries[(node.entries + member.place.group()) as usize];
+        let entry = Queues::entry(node, &hvt.queues.entries, member.place.group());
         let group = &hvt.queues.groups[entry.base as usize];
         (group.distance, group.width())
     } else {
@@ -96,7 +97,7 @@ fn listed(hvt: &Hvt, at: u32) -> Result<u32, String> {
     let node = &hvt.queues.nodes[at as usize];
     let mut count = 0;
     for index in (0..64).filter(|index| node.on >> index & 1 != 0) {
-        let entry = &hvt.queues.entries[(node.entries + index) as usize];
+        let entry = Queues::entry(node, &hvt.queues.entries, index);
         if !node.is_wheel {
             count += ordered(hvt, at, entry)?;
             continue;
@@ -131,23 +132,23 @@ fn queued(hvt: &Hvt, at: u32, child: u32) -> Result<(), String> {
     Err(format!("class {child:x} is in the queue of inner class {at}: {place:?}"))
 }
 
-/// Counts the children of a list, which is in the order of tags, and whose entry says when the first is due.
+/// Counts the children of a list, which is in the order of tags, and whose entry says who is first.
 fn ordered(hvt: &Hvt, at: u32, entry: &Entry) -> Result<u32, String> {
     let mut before = None;
-    let first = Item { tag: entry.start, child: entry.first };
-    let others = (0..entry.others).map(|place| hvt.queues.items[entry.at(place)]);
-    for Item { tag, child } in core::iter::once(first).chain(others) {
+    let mut count = 0;
+    for Item { tag, child } in entry.list(&hvt.queues.items) {
         let member = hvt.queues.member(child);
         queued(hvt, at, child)?;
-        let due = tag.wrapping_add(member.distance(hvt.queues.max_packet));
         let is_late = before.is_some_and(|before| (tag.wrapping_sub(before) as i64) < 0);
-        if member.tag != tag || is_late || before.is_none() && due != entry.finish {
+        let is_first = before.is_some() || (tag, child) == (entry.start, entry.first);
+        if member.tag != tag || member.distance(hvt.queues.max_packet) != entry.distance || is_late || !is_first {
             return Err(format!("class {child:x} is not as its list says: {member:?}, {entry:?}"));
         }
         before = Some(tag);
+        count += 1;
     }
-    if before != Some(entry.last) {
-        return Err(format!("the last of a list of inner class {at} is not {}", entry.last));
+    if before != Some(entry.last()) {
+        return Err(format!("the last of a list of inner class {at} is not {}", entry.last()));
     }
-    Ok(entry.others + 1)
+    Ok(count)
 }

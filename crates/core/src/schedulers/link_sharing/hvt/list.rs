@@ -5,19 +5,21 @@ use super::NIL;
 /// A group of children of one class: those of one weight, or of a group of its wheel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Of the first child: the start, and the deadline.
+    /// The start of the first child.
     pub(super) start: u64,
-    pub(super) finish: u64,
+    /// From a start to its deadline.
+    pub(super) distance: u64,
     /// The tag of the last child of a list.
-    pub(super) last: u64,
+    last: u64,
     /// The first child of a list.
     pub(super) first: u32,
-    /// The first place for the others; of a wheel, the number of the group.
+    /// The first place of a list; of a wheel, the number of the group.
     pub(super) base: u32,
-    /// The others are in a ring of one place more than this, a power of two.
+    /// A list is in a ring of one place more than this, a power of two.
     mask: u32,
+    /// The place of the first child, and the place behind the last, modulo the places of the ring.
     head: u32,
-    pub(super) others: u32,
+    tail: u32,
 }
 
 /// Most places of lists for each child: their numbers are powers of two.
@@ -36,12 +38,12 @@ impl Item {
 
 impl Entry {
     /// Makes an entry for the list of `children` with its places from `base` on; for a wheel, of the group `base`.
-    pub(super) const fn new(base: u32, children: usize) -> Self {
+    pub(super) const fn new(base: u32, children: usize, distance: u64) -> Self {
         let mask = Self::room(children) as u32 - 1;
-        Self { start: 0, finish: 0, last: 0, first: NIL, base, mask, head: 0, others: 0 }
+        Self { start: 0, distance, last: 0, first: NIL, base, mask, head: 0, tail: 0 }
     }
 
-    /// Places for the others of `children`.
+    /// Places for `children`.
     pub(super) const fn room(children: usize) -> usize {
         children.next_power_of_two()
     }
@@ -51,17 +53,34 @@ impl Entry {
         self.base as usize..(self.base + self.mask) as usize + 1
     }
 
-    /// Returns the index of the place `place` of the others.
+    /// Returns it with its places from `base` on, or of a wheel with the group `base`.
+    pub(super) const fn moved_to(self, base: u32) -> Self {
+        Self { base, ..self }
+    }
+
+    /// Returns the children of its list, in order, which is in `items`.
+    pub(super) fn list(self, items: &[Item]) -> impl Iterator<Item = Item> {
+        (0..self.tail.wrapping_sub(self.head)).map(move |at| items[self.at(self.head.wrapping_add(at))])
+    }
+
+    /// Returns the tag of the last child of a list.
+    #[cfg(feature = "invariants")]
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the index of a place.
     #[inline(always)]
-    pub(super) const fn at(&self, place: u32) -> usize {
-        (self.base + (self.head.wrapping_add(place) & self.mask)) as usize
+    const fn at(&self, place: u32) -> usize {
+        (self.base + (place & self.mask)) as usize
     }
 
     /// Begins a list with `item`.
     #[inline(always)]
-    pub(super) const fn begin(&mut self, Item { tag, child }: Item, distance: u64) {
-        (self.start, self.finish, self.last) = (tag, tag.wrapping_add(distance), tag);
-        (self.first, self.others) = (child, 0);
+    pub(super) fn begin(&mut self, items: &mut [Item], item: Item) {
+        self.head = self.tail;
+        self.append(items, item);
+        (self.start, self.first) = (item.tag, item.child);
     }
 
     /// Puts `item` into a list that is not empty, in the order of tags, behind equal ones.
@@ -70,8 +89,13 @@ impl Entry {
         if is_before(item.tag, self.last) {
             return self.insert_between(items, item);
         }
-        items[self.at(self.others)] = item;
-        self.others += 1;
+        self.append(items, item);
+    }
+
+    #[inline(always)]
+    fn append(&mut self, items: &mut [Item], item: Item) {
+        items[self.at(self.tail)] = item;
+        self.tail = self.tail.wrapping_add(1);
         self.last = item.tag;
     }
 
@@ -80,52 +104,43 @@ impl Entry {
     fn insert_between(&mut self, items: &mut [Item], item: Item) {
         if is_before(item.tag, self.start) {
             self.head = self.head.wrapping_sub(1);
-            items[self.at(0)] = Item { tag: self.start, child: self.first };
-            self.others += 1;
-            return self.lead(item);
+            items[self.at(self.head)] = item;
+            (self.start, self.first) = (item.tag, item.child);
+            return;
         }
-        let mut place = self.others;
-        while place > 0 && is_before(item.tag, items[self.at(place - 1)].tag) {
-            items[self.at(place)] = items[self.at(place - 1)];
-            place -= 1;
+        let mut place = self.tail;
+        self.tail = self.tail.wrapping_add(1);
+        loop {
+            let before = items[self.at(place.wrapping_sub(1))];
+            if !is_before(item.tag, before.tag) {
+                break;
+            }
+            items[self.at(place)] = before;
+            place = place.wrapping_sub(1);
         }
         items[self.at(place)] = item;
-        self.others += 1;
     }
 
     /// Puts the first child, whose tag is now `tag`, in its new place.
     #[inline(always)]
     pub(super) fn rotate(&mut self, items: &mut [Item], tag: u64) {
         let item = Item { tag, child: self.first };
-        if self.others == 0 {
-            self.last = tag;
-            return self.lead(item);
+        if is_before(tag, self.last) {
+            self.take_first(items);
+            return self.insert_between(items, item);
         }
-        let next = items[self.at(0)];
-        self.head = self.head.wrapping_add(1);
-        self.others -= 1;
-        self.lead(next);
-        self.insert(items, item);
+        // The place behind the last may be that of the first.
+        self.append(items, item);
+        self.take_first(items);
     }
 
     /// Takes out the first child. Returns false if it was the only one.
-    #[inline]
-    pub(super) fn take_first(&mut self, items: &[Item]) -> bool {
-        if self.others == 0 {
-            return false;
-        }
-        let next = items[self.at(0)];
-        self.head = self.head.wrapping_add(1);
-        self.others -= 1;
-        self.lead(next);
-        true
-    }
-
-    /// Makes `item` the first.
     #[inline(always)]
-    const fn lead(&mut self, Item { tag, child }: Item) {
-        self.finish = self.finish.wrapping_add(tag.wrapping_sub(self.start));
-        (self.start, self.first) = (tag, child);
+    pub(super) fn take_first(&mut self, items: &[Item]) -> bool {
+        self.head = self.head.wrapping_add(1);
+        let next = items[self.at(self.head)];
+        (self.start, self.first) = (next.tag, next.child);
+        self.head != self.tail
     }
 }
 

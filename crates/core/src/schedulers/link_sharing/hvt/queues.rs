@@ -48,10 +48,11 @@ impl Queues {
         for class in parents(tree) {
             let scale = Scale::new(tree, class)?;
             let count = scale.groups(max_packet, 0).most().len();
-            entries += count;
             if scale.inverse.len() > SCANNED {
+                entries += count;
                 groups += count;
             } else {
+                entries += count.saturating_sub(1);
                 items += MOST_ITEMS * scale.inverse.len();
             }
         }
@@ -100,19 +101,26 @@ impl Queues {
         let node = &mut self.nodes[number as usize];
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
         node.is_wheel = children.len() > SCANNED;
-        for &most in groups.most() {
+        for (index, &most) in groups.most().iter().enumerate() {
             if node.is_wheel {
-                self.entries.push(Entry::new(self.groups.len() as u32, 1));
-                self.groups.push(Group::new(most, late)?);
+                let group = Group::new(most, late)?;
+                self.entries.push(Entry::new(self.groups.len() as u32, 1, group.distance));
+                self.groups.push(group);
             } else {
                 let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
-                self.entries.push(Entry::new(self.items.len() as u32, of_weight));
+                let list = Entry::new(self.items.len() as u32, of_weight, most);
+                if index == 0 {
+                    node.list = list;
+                } else {
+                    self.entries.push(list);
+                }
                 (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
             }
         }
+        let first = u32::from(node.is_wheel);
         for (&child, &inverse) in children.iter().zip(&scale.inverse) {
             let critical = if urgent::is_critical(tree, child) { Place::CRITICAL } else { 0 };
-            let place = Place::new(number, groups.group_of(inverse * largest), critical);
+            let place = Place::new(number, first + groups.group_of(inverse * largest), critical);
             *self.member_mut(self.child_of(child)) = Member { tag: 0, inverse, place, link: 0 };
         }
         Ok(groups.most().iter().copied().max().unwrap_or(0))
@@ -184,19 +192,31 @@ impl Queues {
         }
     }
 
+    /// Returns the entry of `group` of `node`.
+    #[inline(always)]
+    pub(super) fn entry<'a>(node: &'a Node, entries: &'a [Entry], group: u32) -> &'a Entry {
+        if group == 0 { &node.list } else { &entries[(node.entries + group - 1) as usize] }
+    }
+
+    #[inline(always)]
+    pub(super) fn entry_mut<'a>(node: &'a mut Node, entries: &'a mut [Entry], group: u32) -> &'a mut Entry {
+        if group == 0 { &mut node.list } else { &mut entries[(node.entries + group - 1) as usize] }
+    }
+
     /// Puts `child` into the queue of its parent, by its tag.
     #[inline]
     pub(super) fn put(&mut self, child: u32) {
-        let Member { tag, inverse, place, .. } = *self.member(child);
+        let Member { tag, place, .. } = *self.member(child);
         let node = &mut self.nodes[place.parent() as usize];
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
         }
         let (bit, item) = (1 << place.group(), Item { tag, child });
-        let entry = &mut self.entries[(node.entries + place.group()) as usize];
-        if node.on & bit == 0 {
-            node.on |= bit;
-            entry.begin(item, inverse * self.max_packet);
+        let was_on = node.on & bit != 0;
+        node.on |= bit;
+        let entry = Self::entry_mut(node, &mut self.entries, place.group());
+        if !was_on {
+            entry.begin(&mut self.items, item);
         } else {
             entry.insert(&mut self.items, item);
         }
@@ -207,7 +227,7 @@ impl Queues {
         self.member_mut(child).link = NIL;
         let node = &mut self.nodes[place.parent() as usize];
         node.on |= 1 << place.group();
-        let entry = &mut self.entries[(node.entries + place.group()) as usize];
+        let entry = &mut self.entries[(node.entries + place.group() - 1) as usize];
         let group = &mut self.groups[entry.base as usize];
         if let Some(last) = wheel::append(group, entry, (child, tag, node.v)) {
             self.member_mut(last).link = child;
@@ -223,27 +243,29 @@ impl Queues {
             return None;
         }
         let mut first = on.trailing_zeros();
+        let entry = Self::entry(node, entries, first);
+        let ahead = |entry: &Entry| entry.start.wrapping_sub(v) as i64;
+        let mut least = ahead(entry);
         on &= on - 1;
-        let ahead = |at: u32| (entries[(node.entries + at) as usize].start.wrapping_sub(v) as i64).max(0) as u64;
-        let mut least = ahead(first);
         if on != 0 {
             // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
-            let key = |at: u32| {
-                let finish = entries[(node.entries + at) as usize].finish;
-                u128::from(ahead(at)) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
+            let key = |entry: &Entry| {
+                let finish = entry.start.wrapping_add(entry.distance);
+                u128::from(ahead(entry).max(0) as u64) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
             };
-            let mut best = key(first);
+            let mut best = key(entry);
             while on != 0 {
                 let at = on.trailing_zeros();
                 on &= on - 1;
-                let key = key(at);
+                // Only the first may be group 0.
+                let key = key(&entries[(node.entries + at - 1) as usize]);
                 if key < best {
                     (best, first) = (key, at);
                 }
             }
-            least = (best >> 64) as u64;
+            least = (best >> 64) as i64;
         }
-        node.advance(least);
+        node.reach(least);
         Some(first)
     }
 
@@ -251,18 +273,23 @@ impl Queues {
     #[inline(always)]
     pub(super) fn pick(&mut self, at: u32) -> Option<u32> {
         let node = &mut self.nodes[at as usize];
-        let index = Self::choose(node, &self.entries)?;
-        if node.is_wheel {
-            return Some(self.pick_from_wheel(at, index));
+        if node.on == 1 {
+            node.reach(node.list.start.wrapping_sub(node.v) as i64);
+            return Some(node.list.first);
         }
-        Some(self.entries[(node.entries + index) as usize].first)
+        let group = Self::choose(node, &self.entries)?;
+        Some(if node.is_wheel {
+            self.pick_from_wheel(at, group)
+        } else {
+            Self::entry(node, &self.entries, group).first
+        })
     }
 
     #[inline]
     fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
         loop {
             let node = &mut self.nodes[at as usize];
-            let entry = &mut self.entries[(node.entries + index) as usize];
+            let entry = &mut self.entries[(node.entries + index - 1) as usize];
             let group = &mut self.groups[entry.base as usize];
             let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
             let Member { tag, link, place, .. } = *self.member(child);
@@ -270,7 +297,7 @@ impl Queues {
                 prefetch(&self.leaves, (link & !LEAF) as usize);
             }
             let node = &mut self.nodes[at as usize];
-            let entry = &mut self.entries[(node.entries + index) as usize];
+            let entry = &mut self.entries[(node.entries + index - 1) as usize];
             if !wheel::take_first(&mut self.groups[entry.base as usize], entry, link) {
                 node.on &= !(1 << index);
             }
@@ -284,26 +311,25 @@ impl Queues {
         }
     }
 
+    /// Puts a picked child, whose tag has grown, into its new place.
+    #[inline(always)]
+    fn put_back(&mut self, child: u32, tag: u64, place: Place) {
+        let node = &mut self.nodes[place.parent() as usize];
+        if node.is_wheel {
+            return self.put_in_wheel(child, tag, place);
+        }
+        Self::entry_mut(node, &mut self.entries, place.group()).rotate(&mut self.items, tag);
+    }
+
     /// Takes a picked child out of a list, if it is in one.
     pub(super) fn take_out(&mut self, place: Place) {
         let node = &mut self.nodes[place.parent() as usize];
         if node.is_wheel {
             return;
         }
-        let entry = &mut self.entries[(node.entries + place.group()) as usize];
-        if !entry.take_first(&self.items) {
+        if !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&self.items) {
             node.on &= !(1 << place.group());
         }
-    }
-
-    /// Puts a picked child, whose tag has grown, into its new place.
-    #[inline(always)]
-    fn put_back(&mut self, child: u32, tag: u64, place: Place) {
-        let node = &self.nodes[place.parent() as usize];
-        if node.is_wheel {
-            return self.put_in_wheel(child, tag, place);
-        }
-        self.entries[(node.entries + place.group()) as usize].rotate(&mut self.items, tag);
     }
 }
 
@@ -376,9 +402,9 @@ impl Queues {
     }
 
     /// Ends the transmission of the last packet of `leaf`: the leaf, and the classes above it that have nothing else, are idle
-    /// if no packet has come meanwhile.
-    #[inline]
-    pub(super) fn settle(&mut self, leaf: u32) {
+    /// if no packet has come meanwhile. `is_plain`: no class has a ceiling.
+    #[inline(always)]
+    pub(super) fn settle(&mut self, leaf: u32, is_plain: bool) {
         let place = self.member(leaf).place;
         if place.state() == State::Held {
             self.leave(leaf, State::Off);
@@ -393,7 +419,11 @@ impl Queues {
                 return;
             }
             // Otherwise it has got packets meanwhile. Those above it have not if it is blocked.
-            if member.place.state() == State::Held {
+            let state = member.place.state();
+            if is_plain && state == State::Queued {
+                return;
+            }
+            if state == State::Held {
                 self.start_anew(at);
                 if waiting > 0 {
                     self.leave_waiting(at);
@@ -405,13 +435,60 @@ impl Queues {
         }
     }
 
-    /// Charges `bytes` to `leaf`, which was picked, and to the classes above it. Each goes back into its queue, or waits, or is
-    /// held. `ready`: the leaf has another packet.
+    /// Charges `bytes` to a picked leaf, and to the classes above it, as [`Queues::charge`] does, where no class has a ceiling.
     #[inline(always)]
-    pub(super) fn charge(&mut self, leaf: u32, bytes: u64, mut ready: bool) {
-        let own = &mut self.leaves[leaf as usize].member;
-        own.tag = own.tag.wrapping_add(bytes * own.inverse);
-        let Member { mut tag, mut place, .. } = *own;
+    pub(super) fn charge_plain(&mut self, leaf: u32, (mut tag, mut place): (u64, Place), bytes: u64, ready: bool) {
+        let mut child = leaf | LEAF;
+        if !ready {
+            let Some(above) = self.charge_held(child, place, bytes) else { return };
+            (child, tag, place) = above;
+        }
+        loop {
+            let parent = place.parent();
+            let mut node = &mut self.nodes[parent as usize];
+            node.advance(bytes * node.rate);
+            if place.group() == 0 {
+                node.list.rotate(&mut self.items, tag);
+            } else {
+                self.put_back(child, tag, place);
+                node = &mut self.nodes[parent as usize];
+            }
+            if parent == ROOT {
+                return;
+            }
+            let own = &mut node.member;
+            own.tag = own.tag.wrapping_add(bytes * own.inverse);
+            (child, tag, place) = (parent, own.tag, own.place);
+        }
+    }
+
+    /// Charges `bytes` to the parents of `child` and of the classes above it that have nothing else: all these are held. Returns
+    /// the first that has, with its tag, in which the bytes are counted, and its place.
+    #[inline(never)]
+    fn charge_held(&mut self, mut child: u32, mut place: Place, bytes: u64) -> Option<(u32, u64, Place)> {
+        loop {
+            let parent = place.parent();
+            let node = &mut self.nodes[parent as usize];
+            node.advance(bytes * node.rate);
+            self.take_out(place);
+            self.leave(child, State::Held);
+            if parent == ROOT {
+                return None;
+            }
+            let node = &mut self.nodes[parent as usize];
+            let own = &mut node.member;
+            own.tag = own.tag.wrapping_add(bytes * own.inverse);
+            if node.on != 0 {
+                return Some((parent, own.tag, own.place));
+            }
+            (child, place) = (parent, own.place);
+        }
+    }
+
+    /// Charges `bytes` to a picked leaf, and to the classes above it. Each goes back into its queue, or waits, or is held.
+    /// `tag` and `place` are those of the leaf, in which the bytes are counted. `ready`: the leaf has another packet.
+    #[inline(never)]
+    pub(super) fn charge(&mut self, leaf: u32, (mut tag, mut place): (u64, Place), bytes: u64, mut ready: bool) {
         let (mut child, mut held) = (leaf | LEAF, !ready);
         loop {
             let parent = place.parent();
@@ -432,6 +509,57 @@ impl Queues {
             (child, tag, place) = (parent, own.tag, own.place);
             ready = node.on != 0;
             held &= !ready;
+        }
+    }
+
+    /// Gives `child` and the classes above it, none of which has anything else, the tags and states of classes in queues, but
+    /// does not put them there.
+    #[inline(always)]
+    pub(super) fn lift(&mut self, mut child: u32) {
+        loop {
+            let member = *self.member(child);
+            let parent = member.place.parent();
+            let most = 2 * member.inverse * self.max_packet;
+            let was_held = member.place.state() == State::Held;
+            let tag = if was_held { member.tag } else { member.lifted(&self.nodes[parent as usize], most) };
+            let member = self.member_mut(child);
+            member.tag = tag;
+            member.place.set_state(State::Queued);
+            if parent == ROOT {
+                return;
+            }
+            child = parent;
+        }
+    }
+
+    /// Ends the transmission of the last packet of `leaf`, as [`Queues::settle`] does, where another leaf was lifted.
+    pub(super) fn settle_beside(&mut self, leaf: u32) {
+        self.leave(leaf, State::Off);
+        let mut at = self.member(leaf).place.parent();
+        while at != ROOT && self.nodes[at as usize].member.place.state() == State::Held {
+            self.start_anew(at);
+            self.leave(at, State::Off);
+            at = self.nodes[at as usize].member.place.parent();
+        }
+    }
+
+    /// Charges `bytes` to `child` and to the classes above it, which were lifted. They are held.
+    #[inline(always)]
+    pub(super) fn charge_alone(&mut self, mut child: u32, bytes: u64) {
+        loop {
+            let Member { tag, inverse, place, .. } = *self.member(child);
+            let parent = place.parent();
+            let node = &mut self.nodes[parent as usize];
+            node.reach(tag.wrapping_sub(node.v) as i64);
+            node.advance(bytes * node.rate);
+            let era = node.era();
+            let member = self.member_mut(child);
+            (member.tag, member.link) = (tag.wrapping_add(bytes * inverse), era);
+            member.place.set_state(State::Held);
+            if parent == ROOT {
+                return;
+            }
+            child = parent;
         }
     }
 

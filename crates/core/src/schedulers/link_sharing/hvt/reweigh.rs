@@ -52,6 +52,7 @@ impl Queues {
         swap(&mut self.reaches, &mut with.reaches);
         for (mine, theirs) in self.nodes.iter_mut().zip(with.nodes.iter_mut()) {
             swap(&mut mine.entries, &mut theirs.entries);
+            swap(&mut mine.list, &mut theirs.list);
             swap(&mut mine.rate, &mut theirs.rate);
         }
         for at in 0..self.leaves.len() {
@@ -91,30 +92,39 @@ impl Queues {
 
     /// Takes the queue that inner class `at` had.
     fn take_queue(&mut self, was: &mut Self, at: usize) {
-        let (mine, theirs) = (range(&self.nodes, at, self.entries.len()), range(&was.nodes, at, was.entries.len()));
-        for (mine, theirs) in mine.zip(theirs) {
-            let (base, entry) = (self.entries[mine].base, was.entries[theirs]);
-            if self.nodes[at].is_wheel {
-                swap(&mut self.groups[base as usize], &mut was.groups[entry.base as usize]);
-            } else {
-                self.items[self.entries[mine].places()].copy_from_slice(&was.items[entry.places()]);
-            }
-            self.entries[mine] = entry;
-            self.entries[mine].base = base;
+        let is_wheel = self.nodes[at].is_wheel;
+        if !is_wheel {
+            self.take_list(was, at, 0);
         }
+        let (mine, theirs) = (range(&self.nodes, at, self.entries.len()), range(&was.nodes, at, was.entries.len()));
+        for (group, (mine, theirs)) in (1..).zip(mine.zip(theirs)) {
+            if is_wheel {
+                let (base, entry) = (self.entries[mine].base, was.entries[theirs]);
+                swap(&mut self.groups[base as usize], &mut was.groups[entry.base as usize]);
+                self.entries[mine] = entry.moved_to(base);
+            } else {
+                self.take_list(was, at, group);
+            }
+        }
+    }
+
+    /// Takes the list of `group` that inner class `at` had.
+    fn take_list(&mut self, was: &Self, at: usize, group: u32) {
+        let theirs = Self::entry(&was.nodes[at], &was.entries, group);
+        let mine = Self::entry_mut(&mut self.nodes[at], &mut self.entries, group);
+        self.items[mine.places()].copy_from_slice(&was.items[theirs.places()]);
+        *mine = theirs.moved_to(mine.base);
     }
 
     /// Puts each child that was in the queue of `at` into the new one.
     fn put_all_again(&mut self, was: &mut Self, at: usize) {
         let Node { mut on, is_wheel, .. } = self.nodes[at];
-        let entries = was.nodes[at].entries as usize;
         self.nodes[at].on = 0;
         while on != 0 {
-            let entry = was.entries[entries + on.trailing_zeros() as usize];
+            let entry = *Self::entry(&was.nodes[at], &was.entries, on.trailing_zeros());
             on &= on - 1;
             if !is_wheel {
-                self.put(entry.first);
-                (0..entry.others).for_each(|place| self.put(was.items[entry.at(place)].child));
+                entry.list(&was.items).for_each(|item| self.put(item.child));
                 continue;
             }
             while let Some(first) = was.groups[entry.base as usize].take_any() {
@@ -139,7 +149,7 @@ fn mark(with: &mut Queues, mine: Member, theirs: Member) {
     }
 }
 
-/// Returns the places of the entries of inner class `at`, of `entries` in all.
+/// Returns the places of the entries, from group 1 on, of inner class `at`, of `entries` in all.
 fn range(nodes: &[Node], at: usize, entries: usize) -> core::ops::Range<usize> {
     let end = nodes.get(at + 1).map_or(entries, |next| next.entries as usize);
     nodes[at].entries as usize..end

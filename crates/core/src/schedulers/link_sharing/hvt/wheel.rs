@@ -15,8 +15,9 @@ use crate::parts::memory::{bytes_of, filled};
 const SLOTS: u32 = 64;
 /// A slot is at most this part of the distance of its group.
 const SLOTS_PER_DISTANCE: u64 = 16;
-/// Most groups of a wheel: half octaves. The shortest distances share a group if there are more.
-const MOST_GROUPS: usize = 64;
+/// Most groups of a wheel: half octaves. The shortest distances share a group if there are more. A word has bits for the groups
+/// and for one more, that of a list.
+const MOST_GROUPS: usize = 63;
 /// The square root of two, times 2^63.
 const ROOT_OF_TWO: u64 = 0xb504_f333_f9de_6484;
 
@@ -199,7 +200,7 @@ pub(super) fn append(group: &mut Group, entry: &mut Entry, (child, tag, v): (u32
     }
     slot.last = child;
     if group.full == 0 || (start.wrapping_sub(entry.start) as i64) < 0 {
-        (entry.start, entry.finish) = (start, start.wrapping_add(group.distance));
+        entry.start = start;
     }
     group.full |= 1 << bit;
     last
@@ -225,8 +226,7 @@ pub(super) fn take_first(group: &mut Group, entry: &mut Entry, next: u32) -> boo
         return false;
     }
     let ahead = group.full.rotate_right(bit).trailing_zeros();
-    let start = entry.start.wrapping_add(u64::from(ahead) << group.shift);
-    (entry.start, entry.finish) = (start, start.wrapping_add(group.distance));
+    entry.start = entry.start.wrapping_add(u64::from(ahead) << group.shift);
     true
 }
 

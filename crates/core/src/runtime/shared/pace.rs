@@ -1,0 +1,156 @@
+//! R, the bytes that the link has given to its classes, and the bytes that it has been sent.
+//!
+//! # The rule
+//! N is the queue of the network interface as computed: the bytes that were sent and that a link of the rate C cannot
+//! have carried yet. X = R - sent - dropped is the credit of all classes together. A worker moves R at the begin of a
+//! pass, with dt the time since anyone did:
+//!
+//! ```text
+//! grow := C dt
+//! if N > mark: grow := max(0, grow - (N - mark))        # what is too much in the interface is taken back
+//! room := max(0, credit - X)
+//! if N < mark, and this worker has packets and sent none in its last pass:
+//!     grow := grow + min(2 C dt, mark - N); room := max(room, mark - N)
+//! R := R + min(grow, room)
+//! ```
+//!
+//! So X is at most `credit`, but for what a worker that has nothing to send adds: then others hold credit that they do
+//! not use, such as a core that has lost its processor, and the link would stand still. While the processors are the
+//! bottleneck, X stays at `credit`, and R follows what is sent: shares hold then, too.
+
+use super::atomics::{AtomicBool, AtomicU64, Ordering};
+use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
+
+/// R moves no more often than this.
+const TICK: u64 = 100;
+/// Billionths of a bit in a byte.
+const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
+
+/// R alone: all read it, once per class and pass.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Given(AtomicU64);
+
+/// Written once per pass of a worker that has sent something.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Spent {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// All that moves R; `busy` is the lock of the fields below it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Clock {
+    /// Time of the last move, in ns.
+    last: AtomicU64,
+    busy: AtomicBool,
+    /// Billionths of a bit that R has still to get.
+    fraction: AtomicU64,
+    /// Bytes that the link has carried, of those that were sent.
+    carried: AtomicU64,
+}
+
+/// The pace of the link.
+#[derive(Debug)]
+pub(super) struct Pace {
+    given: Given,
+    spent: Spent,
+    clock: Clock,
+    rate: Rate,
+    pub(super) mark: u64,
+    credit: u64,
+}
+
+impl Pace {
+    pub(super) fn new(rate: Rate, mark: u64, credit: u64) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            given: Given(zero()),
+            spent: Spent { sent: zero(), dropped: zero() },
+            clock: Clock { last: zero(), busy: AtomicBool::new(false), fraction: zero(), carried: zero() },
+            rate,
+            mark,
+            credit,
+        }
+    }
+
+    /// Returns R. A reader may use an older one, which is lower. `Acquire`: no record is read before it. With an older
+    /// record the virtual time of a class would be ahead.
+    #[inline(always)]
+    pub(super) fn given(&self) -> u64 {
+        self.given.0.load(Ordering::Acquire)
+    }
+
+    /// Counts bytes that a worker has sent.
+    pub(super) fn sent(&self, bytes: u64) {
+        self.spent.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of credit that nobody may use.
+    pub(super) fn drop_credit(&self, bytes: u64) {
+        self.spent.dropped.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes sent and the bytes of credit dropped.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.spent.sent.load(Ordering::Relaxed), self.spent.dropped.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time when R will have grown by `bytes`, if nothing holds it back; later than `now`.
+    pub(super) fn time_of(&self, bytes: u64, now: Nanos) -> Nanos {
+        let last = Nanos(self.clock.last.load(Ordering::Relaxed));
+        last.saturating_add(self.rate.time_for_bytes(bytes)).max(now.saturating_add(Nanos(1)))
+    }
+
+    /// Returns N, the bytes in the network interface as computed at the last move of R.
+    pub(super) fn unsent(&self) -> u64 {
+        self.totals().0.wrapping_sub(self.clock.carried.load(Ordering::Relaxed))
+    }
+
+    /// Moves R to `now`, unless another worker does. `starves`: the worker has packets and sent none in its last pass.
+    pub(super) fn advance(&self, now: Nanos, starves: bool) {
+        let clock = &self.clock;
+        let since = |last: &AtomicU64| now.0.saturating_sub(last.load(Ordering::Relaxed));
+        if since(&clock.last) < TICK || clock.busy.swap(true, Ordering::Acquire) {
+            return;
+        }
+        // Another may have moved it just now.
+        let elapsed = since(&clock.last);
+        if elapsed >= TICK {
+            clock.last.store(now.0, Ordering::Relaxed);
+            self.grow(elapsed, starves);
+        }
+        clock.busy.store(false, Ordering::Release);
+    }
+
+    /// Moves R by the yield of `elapsed` nanoseconds. The caller holds the lock.
+    fn grow(&self, elapsed: u64, starves: bool) {
+        let clock = &self.clock;
+        let fine =
+            u128::from(self.rate.bps()) * u128::from(elapsed) + u128::from(clock.fraction.load(Ordering::Relaxed));
+        clock.fraction.store((fine % PER_BYTE) as u64, Ordering::Relaxed);
+        let bytes = u64::try_from(fine / PER_BYTE).unwrap_or(u64::MAX);
+
+        let (sent, dropped) = self.totals();
+        let carried = clock.carried.load(Ordering::Relaxed);
+        let unsent = sent.wrapping_sub(carried);
+        let unsent = unsent - unsent.min(bytes);
+        clock.carried.store(sent.wrapping_sub(unsent), Ordering::Relaxed);
+
+        let given = self.given();
+        // Small, of either sign, whatever has wrapped.
+        let credit = given.wrapping_sub(sent).wrapping_sub(dropped) as i64;
+        let mut room = i128::from(self.credit) - i128::from(credit);
+        let mut growth = bytes.saturating_sub(unsent.saturating_sub(self.mark));
+        if starves && unsent < self.mark {
+            let free = self.mark - unsent;
+            growth = growth.saturating_add(bytes.saturating_mul(2).min(free));
+            room = room.max(free.into());
+        }
+        let growth = i128::from(growth).min(room).max(0) as u64;
+        // Only the holder of the lock writes it.
+        self.given.0.store(given.wrapping_add(growth), Ordering::Relaxed);
+    }
+}

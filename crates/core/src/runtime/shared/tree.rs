@@ -1,0 +1,322 @@
+//! The shared tree: virtual times of all classes, and the changes that workers make to them.
+
+use alloc::boxed::Box;
+
+use super::node::{Child, Node};
+use super::pace::Pace;
+use super::record::{BITS, Record, units};
+use crate::contract::{ClassId, Hierarchy, OutOfMemory};
+use crate::parts::memory::{filled, slice};
+use crate::parts::virtual_time::child_weights;
+
+pub(super) const ROOT: u32 = 0;
+const NONE: u32 = u32::MAX;
+
+/// All that workers share.
+#[derive(Debug)]
+pub(super) struct Classes {
+    /// Inner classes; the root is the first.
+    pub(super) nodes: Box<[Node]>,
+    /// By class.
+    pub(super) children: Box<[Child]>,
+    pub(super) pace: Pace,
+}
+
+/// The result of an attempt to serve a leaf out of turn, or to put it on, while its parent is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// It may send one packet, which is charged.
+    Lone,
+    /// It is on, and so are the classes above it.
+    On,
+    /// Not before R has grown by so many bytes.
+    Wait(u64),
+}
+
+impl Classes {
+    pub(super) fn new(tree: &Hierarchy, pace: Pace) -> Result<Self, OutOfMemory> {
+        let is_inner = |class: ClassId| !tree.is_leaf(class);
+        let all = || core::iter::once(ClassId::ROOT).chain(tree.classes());
+        let mut node_of = filled(tree.len(), NONE)?;
+        for (node, class) in all().filter(|&class| is_inner(class)).enumerate() {
+            node_of[class.index()] = node as u32;
+        }
+        let mut weight_of = filled(tree.len(), 0u64)?;
+        for class in all().filter(|&class| is_inner(class)) {
+            let weights = child_weights(tree, class)?;
+            for (child, &weight) in tree.children(class).iter().zip(&weights) {
+                weight_of[child.index()] = weight;
+            }
+        }
+        let parent = |class: ClassId| tree.parent(class).map_or(ROOT, |parent| node_of[parent.index()]);
+        let mut inner = all().filter(|&class| is_inner(class));
+        let nodes = slice(tree.len() - tree.leaves().len(), |_| {
+            let class = inner.next().unwrap_or(ClassId::ROOT);
+            Node::new(parent(class), class.0)
+        })?;
+        let children = slice(tree.len(), |index| Child::new(weight_of[index], parent(ClassId(index as u32))))?;
+        Ok(Self { nodes, children, pace })
+    }
+
+    #[inline(always)]
+    pub(super) fn node(&self, at: u32) -> &Node {
+        &self.nodes[at as usize]
+    }
+
+    /// The node `at` as a child.
+    #[inline(always)]
+    pub(super) fn as_child(&self, at: u32) -> &Child {
+        &self.children[self.node(at).class as usize]
+    }
+
+    /// Returns the units that the node `at` got since `record`, whose parent is now at `clock`.
+    #[inline(always)]
+    pub(super) fn inflow(&self, at: u32, record: &Record, clock: u128) -> i128 {
+        let rise = clock.wrapping_sub(record.parent) as i128;
+        if rise <= 0 {
+            return 0;
+        }
+        if at == ROOT { rise >> 64 << BITS } else { rise.wrapping_mul(self.as_child(at).weight.into()) }
+    }
+
+    /// Returns what moves the virtual time of the node `at`: that of its parent, or R.
+    #[inline(always)]
+    fn clock(&self, at: u32) -> Option<u128> {
+        if at == ROOT { Some(u128::from(self.pace.given()) << 64) } else { self.time(self.node(at).parent) }
+    }
+
+    /// Returns the virtual time of the node `at`, or an older one; `None` if writers keep it busy. The parent is read first: its
+    /// time is then at most what belongs to the record, and virtual times only grow.
+    #[inline(always)]
+    pub(super) fn time(&self, at: u32) -> Option<u128> {
+        let clock = self.clock(at)?;
+        let record = self.node(at).read()?;
+        Some(record.after(self.inflow(at, &record, clock)))
+    }
+
+    /// Returns the record of the node `at` as of now, for the holder of its lock; `None` if classes above are kept busy.
+    pub(super) fn now(&self, at: u32) -> Option<Record> {
+        let clock = self.clock(at)?;
+        let mut record = self.node(at).load();
+        let inflow = self.inflow(at, &record, clock);
+        record.distribute(inflow);
+        // A parent that was read too early is not ahead.
+        if clock.wrapping_sub(record.parent) as i128 > 0 {
+            record.parent = clock;
+        }
+        if at == ROOT && record.weight == 0 {
+            self.limit_idle(&mut record);
+        }
+        Some(record)
+    }
+
+    /// Drops what the link had to give for longer than its interface has room for, while no class is on.
+    fn limit_idle(&self, root: &mut Record) {
+        let beyond = (root.pending - units(self.pace.mark)) >> BITS;
+        if beyond > 0 {
+            root.pending -= beyond << BITS;
+            self.pace.drop_credit(beyond as u64);
+        }
+    }
+
+    /// Locks the classes above the node `at`, whose lock the caller holds, up to the first for which `is_last` holds.
+    /// Returns it. Without all locks it has none but `at`'s.
+    fn lock_above(&self, at: u32, mut is_last: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut top = at;
+        while top != ROOT && !is_last(top) {
+            let parent = self.node(top).parent;
+            if !self.node(parent).lock() {
+                self.unlock_above(at, top);
+                return None;
+            }
+            top = parent;
+        }
+        Some(top)
+    }
+
+    /// Releases the locks above the node `at`, up to `top`.
+    pub(super) fn unlock_above(&self, at: u32, top: u32) {
+        let mut last = at;
+        while last != top {
+            last = self.node(last).parent;
+            self.node(last).unlock();
+        }
+    }
+
+    /// Locks what is above the node `at`, which the caller has locked and which is off, up to the first class that is on, or the root.
+    pub(super) fn lock_to_on(&self, at: u32) -> Option<u32> {
+        self.lock_above(at, |node| self.node(node).load().weight > 0)
+    }
+
+    /// Locks what is above the node `at`, which the caller has locked, up to the first class that stays on when `at` goes off, or
+    /// the root.
+    fn lock_to_rest(&self, at: u32) -> Option<u32> {
+        let mut leaves = None;
+        self.lock_above(at, |node| {
+            let rests = leaves.is_some_and(|weight| self.node(node).load().weight > weight);
+            leaves = Some(self.as_child(node).weight);
+            rests
+        })
+    }
+
+    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to `top`. `lone`:
+    /// its only packet has so many bytes and has not waited. `None` if classes above are kept busy.
+    pub(super) fn start(&self, leaf: u32, at: u32, top: u32, lone: Option<u32>) -> Option<Start> {
+        let mut record = self.now(top)?;
+        // The highest class on the path that is off.
+        let mut below = at;
+        let first = if at == top {
+            &self.children[leaf as usize]
+        } else {
+            while self.node(below).parent != top {
+                below = self.node(below).parent;
+            }
+            self.as_child(below)
+        };
+        let credit = if record.weight == 0 { record.pending } else { first.credit(record.v) };
+        let result = if credit < 0 {
+            first.want();
+            let wait = if record.weight == 0 { -credit } else { missing(&record, first.weight, -credit) };
+            Start::Wait(self.bytes(top, wait))
+        } else if let Some(len) = lone
+            && !first.is_wanted()
+        {
+            record.pending -= units(len.into());
+            first.set(record.v, len.into());
+            Start::Lone
+        } else {
+            self.put_on(leaf, at, top, &mut record);
+            Start::On
+        };
+        self.node(top).store(&record);
+        Some(result)
+    }
+
+    /// Puts `leaf` on, and the nodes from `at` up to below `top`, whose record this is.
+    fn put_on(&self, leaf: u32, at: u32, top: u32, record: &mut Record) {
+        let mut below = at;
+        let mut child = &self.children[leaf as usize];
+        while below != top {
+            let node = self.node(below);
+            let mut inner = node.load();
+            inner.set_weight(child.weight);
+            child.set(inner.v, 0);
+            child.hold(1);
+            // What moves it from now on is not known yet: see below.
+            node.store(&inner);
+            child = self.as_child(below);
+            below = node.parent;
+        }
+        let v = record.v;
+        child.set(v, 0);
+        child.hold(1);
+        record.set_weight(record.weight + child.weight);
+        record.distribute(0);
+        // From the top down: each is at rest where it stands, and is moved by its parent from where that stands.
+        let mut clock = v;
+        let mut upper = top;
+        while upper != at {
+            let mut lower = at;
+            while self.node(lower).parent != upper {
+                lower = self.node(lower).parent;
+            }
+            let mut inner = self.node(lower).load();
+            inner.parent = clock;
+            clock = inner.v;
+            self.node(lower).store(&inner);
+            upper = lower;
+        }
+    }
+
+    /// Takes `leaf` off, the last that is on below the node `at`, and the node with it. This is the node's record, the caller holds
+    /// its lock, and the leaf does not owe. Returns false, without a change, if others hold locks above it.
+    pub(super) fn rest(&self, leaf: u32, at: u32, record: &mut Record) -> bool {
+        let leaf = &self.children[leaf as usize];
+        let give_back = |record: &mut Record| {
+            record.pending += leaf.credit(record.v);
+            leaf.set(record.v, 0);
+            leaf.hold(0);
+            record.set_weight(0);
+        };
+        if at == ROOT {
+            give_back(record);
+            self.limit_idle(record);
+            return true;
+        }
+        let Some(top) = self.lock_to_rest(at) else { return false };
+        // Times from the top down, as all these classes are still on. Only those above `top` can be kept busy by others.
+        let mut from = top;
+        let Some(mut upper) = self.now(top) else {
+            self.unlock_above(at, top);
+            return false;
+        };
+        self.node(top).store(&upper);
+        while from != at {
+            let mut lower = at;
+            while self.node(lower).parent != from {
+                lower = self.node(lower).parent;
+            }
+            let mut inner = if lower == at { *record } else { self.node(lower).load() };
+            let inflow = self.inflow(lower, &inner, upper.v);
+            inner.distribute(inflow);
+            inner.parent = upper.v;
+            if lower == at {
+                *record = inner;
+            } else {
+                self.node(lower).store(&inner);
+            }
+            (from, upper) = (lower, inner);
+        }
+        // And off, from the bottom up.
+        give_back(record);
+        let mut pending = core::mem::take(&mut record.pending);
+        let mut below = at;
+        loop {
+            let child = self.as_child(below);
+            let parent = self.node(below).parent;
+            let mut inner = self.node(parent).load();
+            let owed = if pending < 0 { (-pending + units(1) - 1) >> BITS } else { 0 };
+            child.set(inner.v, owed as u64);
+            child.hold(0);
+            inner.pending += pending;
+            inner.set_weight(inner.weight - child.weight);
+            if parent == top {
+                inner.distribute(0);
+                if top == ROOT && inner.weight == 0 {
+                    self.limit_idle(&mut inner);
+                }
+                self.node(parent).store(&inner);
+                break;
+            }
+            pending = core::mem::take(&mut inner.pending);
+            self.node(parent).store(&inner);
+            below = parent;
+        }
+        self.unlock_above(at, top);
+        true
+    }
+
+    /// Bytes that R must grow by until the node `at` has got so many units more; 0 if it cannot be said.
+    pub(super) fn bytes(&self, at: u32, units: i128) -> u64 {
+        let (mut at, mut units) = (at, units);
+        while at != ROOT {
+            let (weight, parent) = (self.as_child(at).weight, self.node(at).parent);
+            let Some(record) = self.node(parent).read() else { return 0 };
+            if record.weight == 0 {
+                return 0;
+            }
+            let Some(clock) = self.clock(parent) else { return 0 };
+            let pending = record.pending + self.inflow(parent, &record, clock);
+            units = missing(&Record { pending: pending.min(0), ..record }, weight, units);
+            at = parent;
+        }
+        u64::try_from((units + (1 << BITS) - 1) >> BITS).unwrap_or(if units < 0 { 0 } else { u64::MAX })
+    }
+}
+
+/// Units that a class with this record must get until a child of `weight` has got `units` more.
+pub(super) fn missing(record: &Record, weight: u64, units: i128) -> i128 {
+    let rise = (units.max(0) as u128).div_ceil(u128::from(weight));
+    let all = i128::try_from(rise.saturating_mul(record.weight.into())).unwrap_or(i128::MAX / 2);
+    all.min(i128::MAX / 2).saturating_sub(record.pending)
+}
