@@ -45,7 +45,7 @@
 //! # Invariants
 //!
 //! The tag of a child in the queue is at most D_c less L v_p (in a wheel: and h_g) ahead of V_p, and at most D_c (D_g) behind
-//! it, unless latency-critical packets were sent. An inner class is in the queue of its
+//! it. Urgent packets of latency-critical leaves add to both (`hvt/lateness.rs`). An inner class is in the queue of its
 //! parent exactly if one of its children is in its own and it is not blocked.
 //!
 //! # Overflow budget

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::contract::{ClassConfig, LinkConfig, Rate};
-use crate::test_link::{LINK, NS_PER_BYTE, flat, invariants, never, weighted};
+use crate::test_link::{L_MAX, LINK, NS_PER_BYTE, flat, invariants, never, weighted};
 
 mod model;
 
@@ -177,6 +177,17 @@ fn spec(features: bool) -> impl Strategy<Value = Spec> {
     )
 }
 
+#[test]
+fn a_new_start_is_beyond_all_tags_however_far_urgent_packets_take_them() {
+    for weight in [1, 10, 1000, 100_000] {
+        let critical = ClassConfig { latency_critical: true, burst: Some(9000), ..weighted(weight) };
+        let tree = flat([critical, weighted(1)]);
+        let (hvt, lateness) = (Hvt::new(&tree).unwrap(), Lateness::new(&tree).unwrap());
+        assert!(lateness.late(ClassId::ROOT) > Some(9000 * lateness::PARTS), "{weight}");
+        assert!(1u64 << hvt.queues.reaches[0] > lateness.reach(ClassId::ROOT), "{weight}");
+    }
+}
+
 /// Asserts the lemma for each class in a queue, with what urgent packets may add where that is known.
 fn assert_lemma(tree: &Hierarchy, hvt: &Hvt, lateness: &Lateness) {
     for class in queues::parents(tree) {
@@ -307,7 +318,9 @@ proptest! {
                 let ceiling = (limited && at % 5 == 0).then(|| Rate::from_bps(1_000_000 * u64::from(at)).unwrap());
                 let latency_critical = critical && at % 7 == 0;
                 let parent = if at % 2 == 0 { one } else { ClassId::ROOT };
-                tree.add(parent, ClassConfig { ceiling, latency_critical, ..weighted(weight(at)) }).unwrap();
+                // Bursts that take many siblings beyond their deadlines.
+                let burst = latency_critical.then(|| u64::from(L_MAX * (1 + at % 40)));
+                tree.add(parent, ClassConfig { ceiling, latency_critical, burst, ..weighted(weight(at)) }).unwrap();
             }
             tree.build().unwrap()
         };

@@ -10,19 +10,16 @@
 //!
 //! An urgent packet counts at every class above it that has a child in its queue. A class that waits in the queue of
 //! its parent cannot be moved there. It *owes*: its tag takes the debt when it is chosen, and it goes back into the queue.
-//! A class without a child in its queue has
-//! nothing to share, and its children's tags do not change.
+//! A class without a child in its queue has nothing to share, and its children's tags do not change. It has started anew, so
+//! that none of them is ahead of its clock.
 //!
-//! # Delay
+//! An urgent packet below a class whose ceiling is in debt waits for its turn, as those behind it do.
 //!
-//! If the traffic of every latency-critical leaf j is at most sigma_j + g_j (t - s) bytes in any (s, t], every packet of
-//! theirs is urgent. Those that wait never exceed the sum of all sigma_j by more than what is in transmission, as all g_j
-//! add up to C at most, and they leave in the order of arrival:
+//! # Bounds
 //!
-//! > delay <= (L + sum of all sigma_j) / C, its own transmission included.
-//!
-//! Of a leaf i alone this takes only that the others do not send more ahead than their contracts, which their buckets
-//! enforce. There is no such bound below a ceiling.
+//! `docs/hvt.md` proves them: the delay of urgent packets, (L + sum of all sigma_j) / C, and what urgent packets add to the
+//! fairness and the delays of others. Buckets enforce the contracts, so that none of them takes conforming traffic of others.
+//! There is no such bound below a ceiling.
 
 use alloc::boxed::Box;
 
