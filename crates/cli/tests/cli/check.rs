@@ -21,10 +21,30 @@ fn check_names_a_scheduler_with_shorter_delays_and_says_what_is_not_proved_of_it
     let text = fairlink(&["check", &file, "--scheduler", "hls"]).quiet().stdout;
     let line = text.lines().find(|line| line.starts_with("shorter delays")).expect("a line");
     assert!(line.contains("101 leaves have delay bounds of more than 3 packets at their rates"), "{line}");
-    // Bounds beside latency-critical classes are open, and not called promised.
-    let text = fairlink(&["check", &scenario("voice.toml"), "--scheduler", "hvt"]).quiet().stdout;
+}
+
+#[test]
+fn check_prints_the_bounds_of_hvt_beside_latency_critical_classes_where_they_are_proved() {
+    let file = scenario("voice.toml");
+    let json = fairlink(&["check", &file, "--scheduler", "hvt", "--json"]).quiet().json();
+    for class in json["link"]["classes"].as_array().expect("a list") {
+        let bounds = &class["bounds"];
+        assert!(bounds["fairness_bytes"].is_number(), "{class}");
+        assert_eq!(bounds["delay_bound_s"].is_number(), class["name"] != "data", "{class}");
+    }
+    let text = fairlink(&["check", &file, "--scheduler", "hvt"]).quiet().stdout;
+    assert!(text.contains("backlogged with packets that are not sent ahead of others"), "{text}");
+    // Below a ceiling they are open.
+    let dir = Scratch::new();
+    let limited = std::fs::read_to_string(&file).expect("a scenario");
+    let limited = limited.replace("name = \"voice\"", "name = \"voice\"\nparent = \"all\"");
+    let limited = limited.replace("name = \"data\"", "name = \"data\"\nparent = \"all\"");
+    let all = "[[class]]\nname = \"all\"\nguarantee = \"20mbit\"\nceiling = \"19mbit\"\n\n[[class]]\nname = \"voice\"";
+    let file = dir.write("limited.toml", &limited.replace("[[class]]\nname = \"voice\"", all));
+    let text = fairlink(&["check", &file, "--scheduler", "hvt"]).quiet().stdout;
     assert!(
-        text.contains("fairness          not computed: it is not proved") && !text.contains("Also promised"),
+        text.contains("not computed for all siblings, because with latency-critical classes")
+            && !text.contains("Also promised"),
         "{text}"
     );
 }

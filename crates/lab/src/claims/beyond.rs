@@ -5,6 +5,7 @@ use super::{Claim, Paper};
 mod hvt;
 mod matrix;
 mod others;
+mod trees;
 
 /// An entry in the form of a paper, which is not one.
 pub(super) const PAPER: Paper = Paper {

@@ -11,8 +11,8 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo, flow_bits,
-    registry::SCHEDULERS, with_host,
+    ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo,
+    flow_bits, registry::SCHEDULERS, with_host,
 };
 use fairlink_theory::promises::promised;
 use rand_chacha::ChaCha8Rng;
@@ -54,16 +54,36 @@ struct Run<'a> {
     waiting: Vec<VecDeque<(u64, Nanos)>>,
     /// Number of arrived packets.
     sent: u64,
-    /// The closest that a delay came to its bound.
-    closest: f64,
+    /// The closest that delays came to their bounds: of other leaves than latency-critical ones, and of these.
+    closest: [f64; 2],
 }
 
 /// Packets that are played per tree.
 const PACKETS: u64 = 1500;
 
-/// Runs one tree; returns the largest used part of a delay bound, 0 if none is promised. `None` if the scheduler
-/// refuses the tree.
-fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
+/// The largest used parts of bounds; 0 if none is promised.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Of latency-critical leaves.
+    urgent: f64,
+    /// Of other leaves.
+    delay: f64,
+    fairness: f64,
+}
+
+impl Used {
+    fn max(self, other: Self) -> Self {
+        Self {
+            urgent: self.urgent.max(other.urgent),
+            delay: self.delay.max(other.delay),
+            fairness: self.fairness.max(other.fairness),
+        }
+    }
+}
+
+/// Runs one tree; returns the largest used parts of bounds, and true if a leaf is latency-critical. `None` if the scheduler refuses the
+/// tree.
+fn play(info: &SchedulerInfo, seed: u64) -> Option<(Used, bool)> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let tree = random_tree(info, &mut random);
     let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).ok()?;
@@ -89,7 +109,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
         kept: bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect(),
         waiting: vec![VecDeque::new(); tree.len()],
         sent: 0,
-        closest: 0.0,
+        closest: [0.0; 2],
     };
     // True if packets also arrive while others are on the link, and so just miss their turn.
     let late = pick(&mut random, 2) == 0;
@@ -125,7 +145,9 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<f64> {
         run.fairness.look();
         run.worst_case.look();
     }
-    Some(run.closest)
+    let is_critical = tree.leaves().iter().any(|&leaf| tree.config(leaf).latency_critical);
+    let [delay, urgent] = run.closest;
+    Some((Used { urgent, delay, fairness: run.fairness.closest }, is_critical))
 }
 
 /// The length of a leaf's packets; 0 for any. Conforming leaves send packets that fit their allowance.
@@ -194,7 +216,8 @@ impl Run<'_> {
             bound.traffic,
             self.tree
         );
-        self.closest = self.closest.max(took / limit);
+        let closest = &mut self.closest[usize::from(self.tree.config(packet.class).latency_critical)];
+        *closest = closest.max(took / limit);
     }
 }
 
@@ -208,20 +231,27 @@ fn no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic() {
     let only = std::env::var("FAIRLINK_SCHEDULER").ok();
     let chosen = |info: &&SchedulerInfo| only.as_ref().is_none_or(|only| info.is_called(only));
     for info in SCHEDULERS.iter().filter(|info| info.promises.names().next().is_some()).filter(chosen) {
-        let (mut played, mut closest) = (0u64, 0.0f64);
+        let (mut played, mut used) = (0u64, [Used::default(); 2]);
         for seed in 0..trees() {
-            if let Some(used) = play(info, seed) {
+            if let Some((of_tree, is_critical)) = play(info, seed) {
                 played += 1;
-                closest = closest.max(used);
+                let used = &mut used[usize::from(is_critical)];
+                *used = used.max(of_tree);
             }
         }
         assert!(played * 2 > trees(), "{}: {played} trees of {} were taken", info.name, trees());
-        nearest.push(format!("{} {closest:.2}", info.name));
+        let [plain, critical] = used;
+        let all = plain.max(critical);
+        nearest.push(format!("{} {:.3} {:.3}", info.name, all.delay, all.fairness));
         if info.promises.delay.is_some() {
-            assert!(closest > 0.1, "{}: the delay bound is never nearly reached: {closest}", info.name);
+            assert!(all.delay > 0.1, "{}: the delay bound is never nearly reached: {all:?}", info.name);
+        }
+        if info.supports(Feature::LatencyCritical) {
+            let Used { urgent, delay, fairness } = critical;
+            nearest.push(format!("with latency-critical leaves {delay:.3} {fairness:.3}, of these {urgent:.3}"));
         }
     }
-    println!("largest part of a delay bound that was used: {}", nearest.join(", "));
+    println!("largest parts of a delay bound and of a fairness bound that were used: {}", nearest.join(", "));
 }
 
 /// The ids on the way from `class` to the root, the root left out.

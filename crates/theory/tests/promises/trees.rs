@@ -1,8 +1,8 @@
 //! Random trees with the features that a scheduler supports.
 
 use fairlink_core::{
-    ClassConfig, ClassId, Contract, Feature, Hierarchy, HostKey, Hosts, LeakyBucket, LeakyBuckets, LinkConfig, Nanos,
-    QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
+    ClassConfig, ClassId, Contract, Fairness, Feature, Hierarchy, HostKey, Hosts, LeakyBucket, LeakyBuckets,
+    LinkConfig, Nanos, QueueKind, QueueLimits, Rate, RoundLength, SchedulerInfo, ServiceCurve, Share, TransmitQueue,
 };
 use rand_chacha::ChaCha8Rng;
 
@@ -14,7 +14,7 @@ pub(crate) const LINK: (Rate, u32) = match Rate::from_bps(10_000_000) {
     Err(_) => panic!(),
 };
 
-/// A tree of 2 to 13 classes that `info` may take.
+/// A tree of 2 to 13 classes, rarely 53, that `info` may take.
 pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hierarchy {
     let may = |feature| info.supports(feature);
     let queue = TransmitQueue { packets: 1 + pick(random, 20) as u32, priority: pick(random, 2) == 0 };
@@ -24,7 +24,11 @@ pub(crate) fn random_tree(info: &SchedulerInfo, random: &mut ChaCha8Rng) -> Hier
     let link = LinkConfig { max_packet: LINK.1, transmit_queue, rounds, ..LinkConfig::new(LINK.0) };
     let mut tree = Hierarchy::builder(link);
     let mut parents = vec![ClassId::ROOT];
-    let count = 2 + pick(random, 12);
+    let mut count = 2 + pick(random, 12);
+    // Many siblings, whose virtual times have queues of another kind.
+    if matches!(info.promises.fairness, Some(Fairness::Clocks(_))) && pick(random, 8) == 0 {
+        count += 40;
+    }
     // All siblings alike: weights, or guarantees that fit.
     let kind = pick(random, 3);
     let (quanta, curves, guarantees) = (pick(random, 2) == 0, pick(random, 2) == 0, pick(random, 3) == 0);

@@ -97,6 +97,11 @@ pub(crate) struct Fairness<'a> {
     backlog: Vec<u64>,
     /// Of [`Kind::Clocks`], by class id, in bytes.
     slacks: Vec<Option<f64>>,
+    /// By class id, true for leaves whose packets do not make the classes above them backlogged: under [`Kind::Clocks`] latency-critical
+    /// ones, whose packets precede others.
+    ahead: Vec<bool>,
+    /// The largest part of a bound that was used.
+    pub(crate) closest: f64,
 }
 
 impl<'a> Fairness<'a> {
@@ -123,15 +128,27 @@ impl<'a> Fairness<'a> {
             _ => Vec::new(),
         };
         let slacks = slacks.iter().map(|x| x.map(|x| x.numerator as f64 / x.denominator as f64)).collect();
-        Self { info, seed, tree, promised, pairs, served, backlog, slacks }
+        let by_clocks = matches!(info.promises.fairness, Some(Kind::Clocks(_)));
+        let is_ahead = |at: usize| by_clocks && tree.config(ClassId(at as u32)).latency_critical;
+        let ahead = (0..tree.len()).map(is_ahead).collect();
+        Self { info, seed, tree, promised, pairs, served, backlog, slacks, ahead, closest: 0.0 }
     }
 
     pub(crate) fn arrived(&mut self, leaf: ClassId) {
-        path(self.tree, leaf).for_each(|class| self.backlog[class.index()] += 1);
+        if !self.ahead[leaf.index()] {
+            path(self.tree, leaf).for_each(|class| self.backlog[class.index()] += 1);
+        }
     }
 
     /// A packet of `leaf` was dropped from its queue.
     pub(crate) fn gone(&mut self, leaf: ClassId) {
+        self.left(leaf);
+    }
+
+    fn left(&mut self, leaf: ClassId) {
+        if self.ahead[leaf.index()] {
+            return;
+        }
         for class in path(self.tree, leaf) {
             self.backlog[class.index()] -= 1;
             if self.backlog[class.index()] == 0 {
@@ -149,17 +166,11 @@ impl<'a> Fairness<'a> {
     }
 
     pub(crate) fn sent(&mut self, packet: &Packet) {
-        let classes: Vec<ClassId> = path(self.tree, packet.class).collect();
-        for &class in &classes {
+        for class in path(self.tree, packet.class) {
             self.served[class.index()] += f64::from(packet.len);
         }
         self.look();
-        for &class in &classes {
-            self.backlog[class.index()] -= 1;
-            if self.backlog[class.index()] == 0 {
-                self.forget(class);
-            }
-        }
+        self.left(packet.class);
     }
 
     /// Looks at all pairs.
@@ -205,6 +216,7 @@ impl<'a> Fairness<'a> {
                 (Some(Kind::PacketEach), None) => f64::from(LINK.1) / share(one) + f64::from(LINK.1) / share(other),
                 _ => continue,
             };
+            self.closest = self.closest.max((*high - *low) / limit);
             assert!(
                 *high - *low <= limit * (1.0 + 1e-9),
                 "{}, tree {}: {one:?} and {other:?} are {} of {limit} apart\n{:#?}",

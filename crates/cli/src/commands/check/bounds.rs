@@ -105,6 +105,15 @@ fn has_ceilings(promised: &Promised) -> bool {
     promised.transmission_gap.iter().any(|gap| gap.below_ceilings.iter().any(Option::is_some))
 }
 
+/// Returns true if a class with siblings has no bound on fairness.
+fn lacks_fairness(tree: &Hierarchy, promised: &Promised) -> bool {
+    let lacks = |class: ClassId| promised.siblings.get(class.index()).is_none_or(Option::is_none);
+    let parents = std::iter::once(ClassId::ROOT).chain(tree.classes());
+    parents
+        .map(|parent| tree.children(parent))
+        .any(|children| children.len() > 1 && children.iter().any(|&class| lacks(class)))
+}
+
 /// Returns true if hosts share a leaf.
 fn has_hosts(tree: &Hierarchy) -> bool {
     tree.classes().any(|class| tree.config(class).hosts.is_some())
@@ -150,18 +159,21 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
     }
     let packet_each = promised.siblings.iter().any(Option::is_some);
     let by_clocks = matches!(info.promises.fairness, Some(Fairness::Clocks(_)));
-    let is_unproved = by_clocks && !packet_each && queue.is_none();
+    let is_unproved = by_clocks && queue.is_none() && lacks_fairness(tree, promised);
+    if packet_each && !says_fairness && by_clocks {
+        let is_urgent = tree.leaves().iter().any(|&leaf| tree.config(leaf).latency_critical);
+        let backlogged =
+            if is_urgent { "backlogged with packets that are not sent ahead of others" } else { "backlogged" };
+        lines.push(format!(
+            "fairness          while two siblings stay {backlogged} and no ceiling limits them, the service of each is off its part of the other's by at most the bytes in column \"deviation (bytes)\""
+        ));
+    }
     if is_unproved {
-        lines.push(
-            "fairness          not computed: it is not proved for a tree with latency-critical classes, nor are the delays of their other leaves"
-                .to_owned(),
-        );
-    } else if packet_each && !says_fairness && by_clocks {
-        lines.push(
-            "fairness          while two siblings stay backlogged and no ceiling limits them, the service of each is off its part of the other's by at most the bytes in column \"deviation (bytes)\""
-                .to_owned(),
-        );
-    } else if packet_each && !says_fairness {
+        let what = if packet_each { "not computed for all siblings" } else { "not computed" };
+        lines.push(format!(
+            "fairness          {what}, because with latency-critical classes it is not proved below a ceiling, nor where no other leaves are, nor are the delays of other leaves there"
+        ));
+    } else if packet_each && !says_fairness && !by_clocks {
         lines.push(
             "fairness          while two siblings stay backlogged, their service in proportion to their shares differs by at most one maximum-length packet of each"
                 .to_owned(),

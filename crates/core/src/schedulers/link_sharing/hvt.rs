@@ -45,7 +45,7 @@
 //! # Invariants
 //!
 //! The tag of a child in the queue is at most D_c less L v_p (in a wheel: and h_g) ahead of V_p, and at most D_c (D_g) behind
-//! it, unless latency-critical packets were sent. An inner class is in the queue of its
+//! it. Urgent packets of latency-critical leaves add to both (`hvt/lateness.rs`). An inner class is in the queue of its
 //! parent exactly if one of its children is in its own and it is not blocked.
 //!
 //! # Overflow budget
@@ -75,6 +75,7 @@ mod bounds;
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
+mod lateness;
 mod list;
 mod place;
 mod queues;
@@ -86,6 +87,7 @@ mod urgent;
 mod wheel;
 
 use ceilings::Ceilings;
+use lateness::Lateness;
 use list::Entry;
 use place::{LEAF, Place, State};
 use queues::Queues;
@@ -247,6 +249,8 @@ pub struct Hvt {
     now: Nanos,
     /// True if no class has a ceiling, and no leaf is latency-critical.
     is_plain: bool,
+    /// True if the link has started anew, and no class was in its queue since.
+    is_anew: bool,
 }
 
 impl Hvt {
@@ -256,16 +260,32 @@ impl Hvt {
     /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
         let mut slab = PacketSlab::for_tree(tree)?;
-        let queues = Queues::new(tree, &mut slab)?;
+        let lateness = Lateness::new(tree)?;
+        let queues = Queues::new(tree, &mut slab, &lateness)?;
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
-        let urgent = Urgent::new(tree)?;
+        let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
         let may_be_alone = is_plain && queues.groups.is_empty();
-        Ok(Self { queues, slab, last: NIL, alone: NIL, may_be_alone, ceilings, urgent, now: Nanos::ZERO, is_plain })
+        Ok(Self {
+            queues,
+            slab,
+            last: NIL,
+            alone: NIL,
+            may_be_alone,
+            ceilings,
+            urgent,
+            now: Nanos::ZERO,
+            is_plain,
+            is_anew: true,
+        })
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
-        Queues::memory(tree) + PacketSlab::memory(tree) + Ceilings::memory(tree) + Urgent::memory(tree)
+        Queues::memory(tree)
+            + PacketSlab::memory(tree)
+            + Ceilings::memory(tree)
+            + Urgent::memory(tree)
+            + Lateness::memory(tree)
     }
 }
 
@@ -356,6 +376,7 @@ impl Hvt {
         if last != NIL {
             self.queues.settle(last | LEAF, false);
         }
+        self.begin_anew(last != NIL);
         if self.ceilings.next().is_some_and(|at| at <= self.now) {
             self.release();
         }
@@ -364,6 +385,7 @@ impl Hvt {
         {
             return Some(packet);
         }
+        self.is_anew &= self.queues.nodes[ROOT as usize].on == 0;
         let id = self.descend()?;
         let (packet, (tag, _), ready) = self.take(id, drops);
         self.charge_ceilings(id, packet.len);
@@ -390,12 +412,23 @@ impl Hvt {
         (packet, (member.tag, member.place), !queue.is_empty())
     }
 
+    /// Starts the link anew if no class is in its queue: all are blocked, or all packets are urgent. `settled`: it has just been
+    /// done if so.
+    fn begin_anew(&mut self, settled: bool) {
+        let is_empty = self.queues.nodes[ROOT as usize].on == 0;
+        if is_empty && !settled && !self.is_anew {
+            self.queues.start_anew(ROOT);
+        }
+        self.is_anew = is_empty;
+    }
+
     /// Returns the leaf whose turn it is.
     fn descend(&mut self) -> Option<u32> {
         let mut at = ROOT;
         loop {
             let Some(child) = self.queues.pick(at) else {
                 if at == ROOT {
+                    self.begin_anew(false);
                     return None;
                 }
                 self.queues.retreat(at);
@@ -412,23 +445,24 @@ impl Hvt {
         }
     }
 
-    /// Handles a picked child that has been blocked since it was put into the queue, or that owes. Returns false for any other.
+    /// Handles a picked child that owes, or has been blocked since it was put into the queue. Returns false for any other.
     fn detour(&mut self, child: u32) -> bool {
         let place = self.queues.member(child).place;
-        if place.is_any(Place::BLOCKED) {
-            self.queues.withdraw(child);
-            return true;
+        let owes = child & LEAF == 0 && place.is_any(Place::OWES);
+        if owes {
+            let owed = self.urgent.settle(child);
+            let queues = &mut self.queues;
+            queues.take_out(place);
+            let member = queues.member_mut(child);
+            member.place.clear(Place::OWES);
+            member.tag = member.tag.wrapping_add(owed);
         }
-        if child & LEAF != 0 || !place.is_any(Place::OWES) {
-            return false;
+        match (place.is_any(Place::BLOCKED), owes) {
+            (true, true) => self.queues.leave_waiting(child),
+            (true, false) => self.queues.withdraw(child),
+            (false, true) => self.queues.put(child),
+            (false, false) => return false,
         }
-        let owed = self.urgent.settle(child);
-        let queues = &mut self.queues;
-        queues.take_out(place);
-        let member = queues.member_mut(child);
-        member.place.clear(Place::OWES);
-        member.tag = member.tag.wrapping_add(owed);
-        queues.put(child);
         true
     }
 }
@@ -619,7 +653,7 @@ impl Scheduler for Hvt {
             leaf.queue.purge(&mut self.slab, ClassId(id as u32), now, drops);
         }
         self.queues.reset();
-        (self.last, self.alone) = (NIL, NIL);
+        (self.last, self.alone, self.is_anew) = (NIL, NIL, true);
         self.ceilings.reset();
         self.urgent.reset();
     }

@@ -1,9 +1,10 @@
 //! `hvt` beside round robins and other schedulers with virtual times.
 
-use fairlink_core::Nanos;
+use fairlink_core::{Nanos, registry};
 use fairlink_sim::{Options, Run};
 
 use super::super::laboratory::longest_delay;
+use super::trees;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 const ROUNDS: &str = include_str!("../../../../../scenarios/beyond/rounds.toml");
@@ -29,6 +30,60 @@ fn off_in_windows(run: &Run) -> f64 {
         }
     }
     worst
+}
+
+/// Measures schedulers on random trees.
+fn on_random_trees(lab: &Lab<'_>, rows: &mut Vec<Row>) -> Result<Table, ClaimError> {
+    let count = lab.by_effort(20, 200);
+    let header = [
+        "trees",
+        "scheduler",
+        "longest delay",
+        "median delay",
+        "part of its bound",
+        "lag",
+        "apart, over the bound of hvt",
+    ];
+    let mut table = Table::new(
+        "Random trees: delay of a leaf within its share, in largest packets at its rate; lag of any leaf behind the fluid ideal, \
+         in largest packets",
+        &header,
+    );
+    for kind in trees::KINDS {
+        for name in ["hls", "hpfq", "hvt"] {
+            let info = registry::find(name).ok_or_else(|| ClaimError::other(name))?;
+            let measured = trees::measure(lab, info, kind, count)?;
+            let longest = measured.delays.last().copied().unwrap_or(f64::NAN);
+            let median = measured.delays.get(measured.delays.len() / 2).copied().unwrap_or(f64::NAN);
+            let bound = if measured.of_bound > 0.0 { format!("{:.2}", measured.of_bound) } else { "none".to_owned() };
+            table.row([
+                kind.name.to_owned(),
+                name.to_owned(),
+                format!("{longest:.2}"),
+                format!("{median:.2}"),
+                bound,
+                format!("{:.2}", measured.lag),
+                format!("{:.2}", measured.fairness),
+            ]);
+            // Only hvt promises both.
+            let (delay, fairness) = match name {
+                "hvt" => (Expected::AtMost(1.0), Expected::AtMost(1.0)),
+                "hls" => (Expected::AtMost(1.0), Expected::Nothing),
+                _ => (Expected::Nothing, Expected::Nothing),
+            };
+            let row = |what: &str, unit, expected, value| {
+                Row::new(format!("{name}, {}: {what}", kind.name), unit, expected, value)
+            };
+            rows.push(row("longest delay in packets at the rate", Unit::Number, Expected::Nothing, longest));
+            rows.push(row("median delay in packets at the rate", Unit::Number, Expected::Nothing, median));
+            rows.push(row("farthest behind the fluid ideal", Unit::Packets, Expected::Nothing, measured.lag));
+            rows.push(row("apart, over the bound of hvt", Unit::Part, fairness, measured.fairness));
+            if measured.of_bound > 0.0 {
+                rows.push(row("delay over its bound", Unit::Part, delay, measured.of_bound));
+            }
+        }
+    }
+    Ok(table)
 }
 
 /// Tests the delay of `hvt` where a round is long, and its shares in short windows.
@@ -73,11 +128,13 @@ pub(in crate::claims) fn hvt(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let name = format!("packets off in a window of {milliseconds} ms, hvt less hls");
         rows.push(Row::new(name, Unit::Number, Expected::AtMost(0.0), hvt - hls));
     }
+    let trees = on_random_trees(lab, &mut rows)?;
     let note = "A class with half of the link waits for a whole round of a hundred small ones under a round robin, whatever its weight. Under virtual \
                 times it waits for two packets. The shares of the tree are the same. The price is the cost of a packet, which is several times \
                 that of HLS in batches.";
     Ok(Finding::new(note, rows)
         .with_table(delays)
         .with_table(shares)
+        .with_table(trees)
         .with_rerun(rounds.rerun("--scheduler hls --scheduler hvt --scheduler hpfq --scheduler htb --scheduler hfsc")))
 }

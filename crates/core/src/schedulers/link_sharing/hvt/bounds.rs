@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::lateness::{Lateness, PARTS};
 use super::queues::parents;
 use super::scale::Scale;
 use super::urgent;
@@ -22,10 +23,10 @@ struct Reach {
 }
 
 impl Queue {
-    fn new(tree: &Hierarchy, class: ClassId) -> Result<Self, OutOfMemory> {
+    fn new(tree: &Hierarchy, class: ClassId, lateness: &Lateness) -> Result<Self, OutOfMemory> {
         let scale = Scale::new(tree, class)?;
         let largest = u64::from(tree.link().max_packet);
-        let groups = scale.groups(largest);
+        let groups = scale.groups(largest, lateness.room(class));
         Ok(Self { scale, groups, largest })
     }
 
@@ -37,28 +38,42 @@ impl Queue {
         let over = |units: u64| Ratio { numerator: units.into(), denominator: inverse.max(1).into() };
         Reach { ahead: over(distance + width), behind: over(of_group) }
     }
+
+    /// Returns phi E of a child in parts of its bytes, rounded up.
+    fn late(&self, slot: usize, late: u128) -> Option<u128> {
+        Some(late.checked_mul(self.scale.rate.into())?.div_ceil(self.scale.inverse[slot].max(1).into()))
+    }
 }
 
-/// Returns by class id the bytes x of [`Fairness::Clocks`](crate::contract::Fairness): phi (D + h + d) of docs/hvt.md. `None` for
-/// all if a leaf is latency-critical.
+/// Returns by class id the bytes x of [`Fairness::Clocks`](crate::contract::Fairness): phi (D + h + d) + sigma'' + phi E of
+/// docs/hvt.md. `None` where E is not known.
 pub(super) fn slacks(tree: &Hierarchy) -> Result<Vec<Option<Ratio>>, OutOfMemory> {
     let mut slacks = alloc::vec![None; tree.len()];
-    if urgent::leaves(tree).next().is_some() {
-        return Ok(slacks);
-    }
+    let lateness = Lateness::new(tree)?;
     for class in parents(tree) {
-        let queue = Queue::new(tree, class)?;
+        let Some(late) = lateness.late(class) else { continue };
+        let queue = Queue::new(tree, class, &lateness)?;
         for (slot, &child) in tree.children(class).iter().enumerate() {
             let Reach { ahead, behind } = queue.reach(slot);
             let numerator = ahead.numerator + behind.numerator;
-            slacks[child.index()] = Some(Ratio { numerator, ..ahead });
+            let own = Ratio { numerator, ..ahead };
+            slacks[child.index()] = match late {
+                0 => Some(own),
+                _ => queue.late(slot, late).map(|late| Ratio {
+                    numerator: (numerator * PARTS).div_ceil(own.denominator) + lateness.ahead(child) + late,
+                    denominator: PARTS,
+                }),
+            };
         }
     }
     Ok(slacks)
 }
 
-/// Latencies are counted in this part of a byte of the link, and rounded up.
-const PARTS: u128 = 1 << 24;
+/// Returns the bytes of the link, in parts, that take as long as `parts` of a class with `share` of it. `None` if they are too
+/// many.
+fn parts_on_link(parts: u128, share: Ratio) -> Option<u128> {
+    Some(parts.checked_mul(share.denominator)?.div_ceil(share.numerator.max(1)))
+}
 
 /// Returns the bytes of the link, in parts, that take as long as `bytes` of a class with `share` of it.
 fn on_link(bytes: Ratio, share: Ratio) -> u128 {
@@ -67,18 +82,26 @@ fn on_link(bytes: Ratio, share: Ratio) -> u128 {
 }
 
 /// Returns the servers of the leaves without a ceiling at or above them. A latency-critical leaf has the whole link, late by
-/// a largest packet and the bursts of the others. Without any, each other leaf has its share, as run, late by Theorem 2 of
-/// docs/hvt.md for the shortest packets: phi d / s at the leaf, x / s at each class above it, less L / s at each but the
-/// nearest one; L directly below the link.
+/// a largest packet and the bursts of the others. Each other leaf has its share, as run, late by Theorem 2 of docs/hvt.md for
+/// the shortest packets: phi d / s at the leaf, x / s at each class above it, less L / s at each but the nearest one; L directly
+/// below the link. What urgent packets add is E / s at each class above it and the link, and sigma'' / s at each class above it.
 pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
+    servers(tree).unwrap_or_else(|_| alloc::vec![None; tree.len()])
+}
+
+fn servers(tree: &Hierarchy) -> Result<Vec<Option<LatencyRate>>, OutOfMemory> {
     let mut servers = alloc::vec![None; tree.len()];
     let largest = u128::from(tree.link().max_packet);
+    let lateness = Lateness::new(tree)?;
     let bursts: u128 = urgent::leaves(tree).map(|leaf| u128::from(urgent::burst(tree, leaf))).sum();
+    // By class without a ceiling at or above it: its share, and the lateness of its children. That is not known if an E is not.
     let mut paths = alloc::vec![None; tree.len()];
-    paths[ClassId::ROOT.index()] = Some((Ratio::whole(1), 0));
+    paths[ClassId::ROOT.index()] = Some((Ratio::whole(1), Some(0)));
     for class in parents(tree) {
         let Some((share, late)) = paths[class.index()] else { continue };
-        let Ok(queue) = Queue::new(tree, class) else { return alloc::vec![None; tree.len()] };
+        let queue = Queue::new(tree, class, &lateness)?;
+        let urgent = lateness.late(class).and_then(|late| parts_on_link(late, share));
+        let late = late.zip(urgent).map(|(late, urgent): (u128, u128)| late + urgent);
         // This is subtracted for classes that are not directly below it; rounded down.
         let packet = on_link(Ratio::whole(largest), share) - 1;
         for (slot, &child) in tree.children(class).iter().enumerate() {
@@ -89,20 +112,23 @@ pub(super) fn delays(tree: &Hierarchy) -> Vec<Option<LatencyRate>> {
             let Reach { ahead, behind } = queue.reach(slot);
             if !tree.is_leaf(child) {
                 let before = if class == ClassId::ROOT { 0 } else { packet };
-                paths[child.index()] = Some((own, late - before + on_link(ahead, own) + on_link(behind, own)));
+                let late = late.zip(parts_on_link(lateness.ahead(child), own));
+                let late = late.map(|(late, more)| late - before + more + on_link(ahead, own) + on_link(behind, own));
+                paths[child.index()] = Some((own, late));
             } else if urgent::is_critical(tree, child) {
                 let others = bursts - u128::from(urgent::burst(tree, child));
-                let traffic = Ratio { numerator: tree.rate_all_busy(child).into(), denominator: rate(tree) };
+                let traffic = Ratio { numerator: lateness.contract(child).into(), denominator: rate(tree) };
                 let late = Ratio::whole(largest + others);
-                servers[child.index()] = Some(LatencyRate { share: Ratio::whole(1), late, traffic });
-            } else if bursts == 0 && own.numerator > 0 {
-                let late = if class == ClassId::ROOT { largest * PARTS } else { late };
+                let server = LatencyRate { share: Ratio::whole(1), late, traffic };
+                servers[child.index()] = Some(server).filter(|_| lateness.fits());
+            } else if let Some(late) = late.filter(|_| own.numerator > 0) {
+                let late = if class == ClassId::ROOT { late + largest * PARTS } else { late };
                 let late = Ratio { numerator: late + on_link(behind, own), denominator: PARTS };
                 servers[child.index()] = Some(LatencyRate::new(own, late));
             }
         }
     }
-    servers
+    Ok(servers)
 }
 
 fn rate(tree: &Hierarchy) -> u128 {

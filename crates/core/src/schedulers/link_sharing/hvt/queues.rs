@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::lateness::Lateness;
 use super::list::{Entry, Item, MOST_ITEMS};
 use super::place::{LEAF, Place, State};
 use super::scale::Scale;
@@ -39,14 +40,14 @@ impl Queues {
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab, lateness: &Lateness) -> Result<Self, OutOfMemory> {
         let inner = tree.len() - tree.leaves().len();
         let max_packet = u64::from(tree.link().max_packet);
         // How much room they take.
         let (mut entries, mut items, mut groups) = (0, 0, 0);
         for class in parents(tree) {
             let scale = Scale::new(tree, class)?;
-            let count = scale.groups(max_packet).most().len();
+            let count = scale.groups(max_packet, 0).most().len();
             if scale.inverse.len() > SCANNED {
                 entries += count;
                 groups += count;
@@ -81,22 +82,28 @@ impl Queues {
             }
         }
         for (number, class) in (0..).zip(parents(tree)) {
-            let distance = queues.add_children(tree, class, number)?;
-            queues.reaches[number as usize] = (distance.max(1).ilog2() + 2 + more).min(ERA + 2) as u8;
+            let distance = queues.add_children(tree, class, (number, lateness.room(class)))?;
+            let reach = (distance.max(1).ilog2() + 2 + more).max(lateness.reach(class).max(1).ilog2() + 1);
+            queues.reaches[number as usize] = reach.min(ERA + 2) as u8;
         }
         Ok(queues)
     }
 
     /// Makes the members, and the queue, of the children of `class`. Returns their largest distance.
-    fn add_children(&mut self, tree: &Hierarchy, class: ClassId, number: u32) -> Result<u64, OutOfMemory> {
+    fn add_children(
+        &mut self,
+        tree: &Hierarchy,
+        class: ClassId,
+        (number, late): (u32, u64),
+    ) -> Result<u64, OutOfMemory> {
         let (scale, largest) = (Scale::new(tree, class)?, self.max_packet);
-        let (children, groups) = (tree.children(class), scale.groups(largest));
+        let (children, groups) = (tree.children(class), scale.groups(largest, late));
         let node = &mut self.nodes[number as usize];
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
         node.is_wheel = children.len() > SCANNED;
         for (index, &most) in groups.most().iter().enumerate() {
             if node.is_wheel {
-                let group = Group::new(most)?;
+                let group = Group::new(most, late)?;
                 self.entries.push(Entry::new(self.groups.len() as u32, 1, group.distance));
                 self.groups.push(group);
             } else {

@@ -48,9 +48,10 @@ impl Scale {
         })
     }
 
-    /// Returns the groups of the children, whose largest packets have `largest` bytes.
-    pub(super) fn groups(&self, largest: u64) -> Groups {
+    /// Returns the groups of the children, whose largest packets have `largest` bytes and which are `late` behind their deadlines
+    /// at most.
+    pub(super) fn groups(&self, largest: u64, late: u64) -> Groups {
         let distances = self.inverse.iter().map(|inverse| inverse * largest);
-        if self.inverse.len() > SCANNED { Groups::of_wheel(distances) } else { Groups::of_lists(distances) }
+        if self.inverse.len() > SCANNED { Groups::of_wheel(distances, late) } else { Groups::of_lists(distances) }
     }
 }

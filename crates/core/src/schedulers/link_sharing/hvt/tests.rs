@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::contract::{ClassConfig, LinkConfig, Rate};
-use crate::test_link::{LINK, NS_PER_BYTE, flat, invariants, never, weighted};
+use crate::test_link::{L_MAX, LINK, NS_PER_BYTE, flat, invariants, never, weighted};
 
 mod model;
 
@@ -65,6 +65,26 @@ fn a_class_keeps_its_lag_while_its_last_packet_is_in_transmission() {
     }
     // Within the bound of both, in bytes of the first.
     assert!(sent[1].abs_diff(sent[2] / 9) <= 2 * 1500 + 2 * 1500 / 9 + 2 * 1500 / 10, "{sent:?}");
+}
+
+#[test]
+fn the_link_starts_anew_while_all_that_is_queued_waits_for_its_ceiling() {
+    let limited = ClassConfig { ceiling: Rate::from_bps(1_000_000).ok(), ceiling_burst: Some(0), ..weighted(1) };
+    let mut hvt = Hvt::new(&flat([weighted(1), limited, weighted(98)])).unwrap();
+    for class in [1, 2, 2] {
+        hvt.enqueue(Nanos::ZERO, packet(class, 1500, 0), &mut never);
+    }
+    // The first class has sent its packet, the second one has another and is in debt.
+    for sent in [Some(1), Some(2), None] {
+        let next = hvt.dequeue(Nanos::ZERO, &mut never);
+        let class = if let Dequeued::Packet(packet) = &next { Some(packet.class.0) } else { None };
+        assert_eq!(class, sent, "{next:?}");
+    }
+    // The first class was ahead by a hundred packets of the link, which does not count any more.
+    hvt.enqueue(Nanos::ZERO, packet(1, 1500, 0), &mut never);
+    (0..150).for_each(|_| hvt.enqueue(Nanos::ZERO, packet(3, 1500, 0), &mut never));
+    let order = drain(&mut hvt);
+    assert!(matches!(order.iter().position(|&class| class == 1), Some(0..=2)), "{order:?}");
 }
 
 #[test]
@@ -140,18 +160,58 @@ struct Spec {
     weight: u64,
     ceiling: Option<u64>,
     critical: bool,
+    burst: Option<u64>,
 }
 
 fn spec(features: bool) -> impl Strategy<Value = Spec> {
     let ceiling = prop_oneof![3 => Just(None), 1 => (1_000_000u64..900_000_000).prop_map(Some)];
-    (any::<prop::sample::Index>(), 1u64..50, ceiling, prop::bool::weighted(0.3)).prop_map(
-        move |(parent, weight, ceiling, critical)| Spec {
+    let burst = prop::option::of(1u64..20_000);
+    (any::<prop::sample::Index>(), 1u64..50, ceiling, prop::bool::weighted(0.3), burst).prop_map(
+        move |(parent, weight, ceiling, critical, burst)| Spec {
             parent: parent.index(1 << 20),
             weight,
             ceiling: ceiling.filter(|_| features),
             critical: critical && features,
+            burst,
         },
     )
+}
+
+#[test]
+fn a_new_start_is_beyond_all_tags_however_far_urgent_packets_take_them() {
+    for weight in [1, 10, 1000, 100_000] {
+        let critical = ClassConfig { latency_critical: true, burst: Some(9000), ..weighted(weight) };
+        let tree = flat([critical, weighted(1)]);
+        let (hvt, lateness) = (Hvt::new(&tree).unwrap(), Lateness::new(&tree).unwrap());
+        assert!(lateness.late(ClassId::ROOT) > Some(9000 * lateness::PARTS), "{weight}");
+        assert!(1u64 << hvt.queues.reaches[0] > lateness.reach(ClassId::ROOT), "{weight}");
+    }
+}
+
+/// Asserts the lemma for each class in a queue, with what urgent packets may add where that is known.
+fn assert_lemma(tree: &Hierarchy, hvt: &Hvt, lateness: &Lateness) {
+    for class in queues::parents(tree) {
+        let Some(late) = lateness.late(class) else { continue };
+        let scale = scale::Scale::new(tree, class).unwrap();
+        let largest = u64::from(tree.link().max_packet);
+        let groups = scale.groups(largest, lateness.room(class));
+        for (&child, &inverse) in tree.children(class).iter().zip(&scale.inverse) {
+            let at = hvt.queues.child_of(child);
+            let member = hvt.queues.member(at);
+            if member.place.state() != State::Queued {
+                continue;
+            }
+            let node = &hvt.queues.nodes[member.place.parent() as usize];
+            let owed = if at & LEAF == 0 { hvt.urgent.owed(at) } else { 0 };
+            let ahead = i128::from(member.tag.wrapping_add(owed).wrapping_sub(node.v) as i64);
+            let (width, distance) = groups.of(inverse * largest);
+            let units = |parts: u128, rate: u64| (parts * u128::from(rate)).div_ceil(lateness::PARTS) as i128;
+            let most =
+                i128::from(inverse * largest + width - node.rate * largest) + units(lateness.ahead(child), inverse);
+            let least = -i128::from(distance) - units(late, node.rate);
+            assert!((least..=most).contains(&ahead), "{child:?}: {ahead} ahead, of {least} to {most}; {tree:#?}");
+        }
+    }
 }
 
 /// Compares the scheduler with the model, packet by packet, on the same arrivals.
@@ -163,6 +223,7 @@ fn compare(specs: &[Spec], steps: &[(u32, u32, u8)]) {
         let config = ClassConfig {
             ceiling: spec.ceiling.map(|bps| Rate::from_bps(bps).unwrap()),
             latency_critical: spec.critical && is_leaf(at + 1),
+            burst: spec.burst.filter(|_| spec.critical && is_leaf(at + 1)),
             ..weighted(spec.weight)
         };
         tree.add(ClassId(parents[at] as u32), config).unwrap();
@@ -170,6 +231,7 @@ fn compare(specs: &[Spec], steps: &[(u32, u32, u8)]) {
     let tree = tree.build().unwrap();
     let mut hvt = Hvt::new(&tree).unwrap();
     let mut model = Model::new(&tree, &hvt);
+    let lateness = Lateness::new(&tree).unwrap();
     let leaves = tree.leaves();
     let mut now = Nanos::ZERO;
     for (n, &(leaf, len, kind)) in (0..).zip(steps) {
@@ -181,6 +243,7 @@ fn compare(specs: &[Spec], steps: &[(u32, u32, u8)]) {
         if kind % 3 == 0 {
             let (sent, expected) = (hvt.dequeue(now, &mut never), model.dequeue(now));
             invariants(&hvt).unwrap();
+            assert_lemma(&tree, &hvt, &lateness);
             now = match (sent, expected) {
                 (Dequeued::Packet(packet), Next::Packet(class, handle)) => {
                     assert_eq!((packet.class, packet.handle), (class, handle), "packet {n} of {tree:#?}");
@@ -217,6 +280,13 @@ proptest! {
     }
 }
 
+/// Returns the state of `leaf`, and how far its tag is ahead of the clock of its parent.
+fn lead(hvt: &Hvt, leaf: ClassId) -> (State, i64) {
+    let member = &hvt.queues.leaves[leaf.index()].member;
+    let v = hvt.queues.nodes[member.place.parent() as usize].v;
+    (member.place.state(), member.tag.wrapping_sub(v) as i64)
+}
+
 /// A step beside many siblings.
 #[derive(Clone, Debug)]
 enum Step {
@@ -248,12 +318,15 @@ proptest! {
                 let ceiling = (limited && at % 5 == 0).then(|| Rate::from_bps(1_000_000 * u64::from(at)).unwrap());
                 let latency_critical = critical && at % 7 == 0;
                 let parent = if at % 2 == 0 { one } else { ClassId::ROOT };
-                tree.add(parent, ClassConfig { ceiling, latency_critical, ..weighted(weight(at)) }).unwrap();
+                // Bursts that take many siblings beyond their deadlines.
+                let burst = latency_critical.then(|| u64::from(L_MAX * (1 + at % 40)));
+                tree.add(parent, ClassConfig { ceiling, latency_critical, burst, ..weighted(weight(at)) }).unwrap();
             }
             tree.build().unwrap()
         };
         let tree = make(1);
         let mut hvt = Hvt::new(&tree).unwrap();
+        let lateness = Lateness::new(&tree).unwrap();
         let (mut now, mut queued) = (Nanos::ZERO, alloc::vec![alloc::collections::VecDeque::new(); tree.len()]);
         let steps = steps.into_iter().chain(core::iter::repeat_n(Step::Send, 2000));
         for (n, step) in (0..).zip(steps) {
@@ -275,11 +348,21 @@ proptest! {
                     Dequeued::Idle => prop_assert!(queued.iter().all(alloc::collections::VecDeque::is_empty)),
                 },
                 Step::Reweigh(salt) => {
+                    let before: Vec<(State, i64)> = tree.leaves().iter().map(|&leaf| lead(&hvt, leaf)).collect();
                     let taken = hvt.retune(now, &mut Hvt::new(&make(salt % 1000)).unwrap());
                     prop_assert_eq!(taken, !critical);
+                    for (&leaf, (state, ahead)) in tree.leaves().iter().zip(before) {
+                        let (after, now_ahead) = lead(&hvt, leaf);
+                        prop_assert_eq!(after, state);
+                        // A class behind the clock comes up to it, and no farther.
+                        prop_assert!(state != State::Queued || ahead > 0 || now_ahead <= 0, "{leaf:?}: {ahead}, {now_ahead}");
+                    }
                 }
             }
             prop_assert_eq!(invariants(&hvt), Ok(()));
+            if critical {
+                assert_lemma(&tree, &hvt, &lateness);
+            }
         }
         prop_assert!(queued.iter().all(alloc::collections::VecDeque::is_empty), "packets are left");
     }

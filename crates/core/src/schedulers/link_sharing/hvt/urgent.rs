@@ -2,27 +2,24 @@
 //!
 //! # The rule
 //!
-//! A latency-critical leaf has a token bucket: the leaf's rate when all classes are busy, and its burst, a largest packet
-//! where the file sets none. A packet that arrives while the bucket has tokens for all of it, and while no other packet of
+//! A latency-critical leaf has a token bucket: the leaf's rate when all classes are busy, of its share as run, and its
+//! burst, a largest packet where the file sets none. A packet that arrives while the bucket has tokens for all of it, and while no other packet of
 //! the leaf waits for its turn, takes them and is *urgent*: urgent packets precede all others, in the order of their
 //! arrival. Any other packet waits for its turn as that of a leaf that is not latency-critical, and so do those that come
 //! behind it until the leaf is empty.
 //!
 //! An urgent packet counts at every class above it that has a child in its queue. A class that waits in the queue of
 //! its parent cannot be moved there. It *owes*: its tag takes the debt when it is chosen, and it goes back into the queue.
-//! A class without a child in its queue has
-//! nothing to share, and its children's tags do not change.
+//! A class without a child in its queue has nothing to share, and its children's tags do not change. It has started anew, so
+//! that none of them is ahead of its clock.
 //!
-//! # Delay
+//! An urgent packet below a class whose ceiling is in debt waits for its turn, as those behind it do.
 //!
-//! If the traffic of every latency-critical leaf j is at most sigma_j + g_j (t - s) bytes in any (s, t], every packet of
-//! theirs is urgent. Those that wait never exceed the sum of all sigma_j by more than what is in transmission, as all g_j
-//! add up to C at most, and they leave in the order of arrival:
+//! # Bounds
 //!
-//! > delay <= (L + sum of all sigma_j) / C, its own transmission included.
-//!
-//! Of a leaf i alone this takes only that the others do not send more ahead than their contracts, which their buckets
-//! enforce. There is no such bound below a ceiling.
+//! `docs/hvt.md` proves them: the delay of urgent packets, (L + sum of all sigma_j) / C, and what urgent packets add to the
+//! fairness and the delays of others. Buckets enforce the contracts, so that none of them takes conforming traffic of others.
+//! There is no such bound below a ceiling.
 
 use alloc::boxed::Box;
 
@@ -69,12 +66,13 @@ pub(super) fn leaves(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
 }
 
 impl Urgent {
-    pub(super) fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+    /// Makes those of `tree`. `rate` is that of the contract of a latency-critical leaf, in bit/s.
+    pub(super) fn new(tree: &Hierarchy, rate: impl Fn(ClassId) -> u64) -> Result<Self, OutOfMemory> {
         let any = leaves(tree).next().is_some();
         let classes = if any { tree.len() } else { 0 };
         let contract = |index: usize| {
             let class = ClassId(index as u32);
-            let rate = Rate::from_bps(tree.rate_all_busy(class).max(1)).unwrap_or(tree.link().rate);
+            let rate = Rate::from_bps(rate(class).max(1)).unwrap_or(tree.link().rate);
             Contract { bucket: Bucket::new(rate, burst(tree, class)), urgent: 0, ordinary: false }
         };
         let room = if any { tree.link().max_queued as usize } else { 0 };
@@ -156,6 +154,12 @@ impl Urgent {
     pub(super) fn owe(&mut self, node: u32, units: u64) {
         let owed = &mut self.owed[node as usize];
         *owed = (*owed + units).min(1 << 60);
+    }
+
+    /// Returns what the inner class `node` owes.
+    #[cfg(test)]
+    pub(super) fn owed(&self, node: u32) -> u64 {
+        self.owed.get(node as usize).copied().unwrap_or(0)
     }
 
     /// Removes what the inner class `node` owes.

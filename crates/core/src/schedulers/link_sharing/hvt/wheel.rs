@@ -43,14 +43,17 @@ pub(super) struct Group {
     pub(super) shift: u32,
     /// Distance from the start of a slot to the deadline of its children, none of which is farther behind the virtual time.
     pub(super) distance: u64,
+    /// No child is put into it that is farther behind the virtual time: urgent packets may delay it beyond its deadline.
+    behind: u64,
     slots: Box<[Slot]>,
 }
 
 impl Group {
-    /// Makes one for children whose largest distance is `most`.
-    pub(super) fn new(most: u64) -> Result<Self, OutOfMemory> {
-        let (shift, distance) = shape(most);
-        Ok(Self { full: 0, shift, distance, slots: filled(SLOTS as usize, Slot { first: NIL, last: NIL })? })
+    /// Makes one for children whose largest distance is `most`, `late` behind their deadlines at most.
+    pub(super) fn new(most: u64, late: u64) -> Result<Self, OutOfMemory> {
+        let (shift, distance) = shape(most, late);
+        let slots = filled(SLOTS as usize, Slot { first: NIL, last: NIL })?;
+        Ok(Self { full: 0, shift, distance, behind: distance + late, slots })
     }
 
     /// Width of a slot.
@@ -67,7 +70,7 @@ impl Group {
     /// empty.
     #[inline(always)]
     fn slot_of(&self, tag: u64, v: u64, first: u64) -> u64 {
-        let mut base = v.wrapping_sub(self.distance) & !(self.width() - 1);
+        let mut base = v.wrapping_sub(self.behind) & !(self.width() - 1);
         if self.full != 0 && (first.wrapping_sub(base) as i64) < 0 {
             base = first;
         }
@@ -97,12 +100,14 @@ pub(super) struct Groups {
     count: usize,
     /// Of a wheel: the first half octave, and the group of each. Shorter distances are in the group of the first.
     octaves: Option<(u32, [u8; MOST_GROUPS])>,
+    /// How far a child may be behind its deadline.
+    late: u64,
 }
 
 impl Groups {
     /// Makes a group for each distance, of at most 64.
     pub(super) fn of_lists(distances: impl Iterator<Item = u64>) -> Self {
-        let mut groups = Self { most: [0; MOST_GROUPS], count: 0, octaves: None };
+        let mut groups = Self { most: [0; MOST_GROUPS], count: 0, octaves: None, late: 0 };
         for distance in distances {
             let at = groups.most().partition_point(|&other| other < distance);
             if groups.most().get(at) != Some(&distance) {
@@ -114,8 +119,8 @@ impl Groups {
         groups
     }
 
-    /// Makes a group for each half octave of distances.
-    pub(super) fn of_wheel(distances: impl Iterator<Item = u64> + Clone) -> Self {
+    /// Makes a group for each half octave of distances, of children that are `late` behind their deadlines at most.
+    pub(super) fn of_wheel(distances: impl Iterator<Item = u64> + Clone, late: u64) -> Self {
         let last = distances.clone().map(key).max().unwrap_or(0);
         let first = last.saturating_sub(MOST_GROUPS as u32 - 1);
         let mut most = [0; MOST_GROUPS];
@@ -131,7 +136,7 @@ impl Groups {
                 count += 1;
             }
         }
-        Self { most, count, octaves: Some((first, group)) }
+        Self { most, count, octaves: Some((first, group)), late }
     }
 
     /// Returns the index of the group for `distance`.
@@ -152,7 +157,7 @@ impl Groups {
         if self.octaves.is_none() {
             return (0, distance);
         }
-        let (shift, of_group) = shape(self.most[self.group_of(distance) as usize]);
+        let (shift, of_group) = shape(self.most[self.group_of(distance) as usize], self.late);
         (1 << shift, of_group)
     }
 }
@@ -162,9 +167,13 @@ fn place(distance: u64, first: u32) -> usize {
     key(distance).saturating_sub(first) as usize % MOST_GROUPS
 }
 
-/// Returns the width of slots as a power of two, and the distance, of a group whose children have a distance of at most `most`.
-fn shape(most: u64) -> (u32, u64) {
-    let shift = (most / SLOTS_PER_DISTANCE).max(1).ilog2();
+/// Returns the width of slots as a power of two, and the distance, of a group whose children have a distance of at most `most`
+/// and are `late` behind their deadlines at most. So far back the ring has slots, and for half a distance ahead.
+fn shape(most: u64, late: u64) -> (u32, u64) {
+    let mut shift = (most / SLOTS_PER_DISTANCE).max(1).ilog2();
+    while (u128::from(SLOTS - 1) << shift) < u128::from(most) * 3 / 2 + u128::from(late) && late > 0 {
+        shift += 1;
+    }
     (shift, most + (1 << shift))
 }
 
@@ -236,7 +245,7 @@ mod tests {
 
     #[test]
     fn children_of_one_weight_have_a_group_with_a_sixteenth_more_than_their_distance() {
-        let groups = Groups::of_wheel([1u64 << 30; 30].into_iter());
+        let groups = Groups::of_wheel([1u64 << 30; 30].into_iter(), 0);
         assert_eq!((groups.most().len(), groups.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
     }
 }

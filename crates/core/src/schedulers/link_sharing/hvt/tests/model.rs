@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::super::Hvt;
+use super::super::lateness::Lateness;
 use crate::contract::{ClassId, Hierarchy, Nanos};
 
 /// Result of a dequeue.
@@ -80,8 +81,9 @@ pub(super) struct Model {
 const ROOT: usize = 0;
 
 impl Model {
-    /// Takes the units of tags, the distances of new starts and the depths of buckets from `hvt`, nothing else.
+    /// Takes the units of tags, the distances of new starts and the rates of contracts from `hvt`, nothing else.
     pub(super) fn new(tree: &Hierarchy, hvt: &Hvt) -> Self {
+        let lateness = Lateness::new(tree).unwrap();
         let largest = tree.link().max_packet;
         let class = |index: usize| {
             let (class, child) = (ClassId(index as u32), hvt.queues.child_of(ClassId(index as u32)));
@@ -103,7 +105,8 @@ impl Model {
                 held: false,
                 ceiling: config.ceiling.map(|rate| Tokens::new(rate.bps(), u64::from(largest) * (4 * levels + 1))),
                 blocked: false,
-                contract: critical.then(|| Tokens::new(tree.rate_all_busy(class), largest.into())),
+                contract: critical
+                    .then(|| Tokens::new(lateness.contract(class), config.burst.unwrap_or(largest.into()))),
                 urgent: 0,
                 ordinary: false,
                 packets: VecDeque::new(),
@@ -206,6 +209,9 @@ impl Model {
         if let Some(last) = self.last.take() {
             self.settle(last);
         }
+        if !self.is_any_queued(ROOT) {
+            self.start_anew(ROOT);
+        }
         self.release(now);
         if let Some((leaf, id)) = self.send_urgent(now) {
             return Next::Packet(ClassId(leaf as u32), id);
@@ -255,9 +261,6 @@ impl Model {
                 self.classes[class].waiting = self.is_any_waiting(class);
             }
             class = self.classes[class].parent;
-        }
-        if !self.is_any_queued(ROOT) {
-            self.start_anew(ROOT);
         }
     }
 
@@ -345,10 +348,10 @@ impl Model {
             let first = self.queued(class).map(|child| self.classes[child].tag).min();
             let Some(first) = first else {
                 // None of its children can be served, so it waits.
+                self.start_anew(class);
                 if class == ROOT {
                     return None;
                 }
-                self.start_anew(class);
                 (self.classes[class].queued, self.classes[class].waiting) = (None, true);
                 class = self.classes[class].parent;
                 continue;
@@ -362,10 +365,11 @@ impl Model {
             };
             let child = eligible.min_by_key(|&child| deadline(child))?;
             let own = &mut self.classes[child];
+            let owed = core::mem::take(&mut own.owes);
+            own.tag += owed;
             if own.blocked {
                 (own.queued, own.waiting) = (None, true);
-            } else if own.owes > 0 {
-                own.tag += core::mem::take(&mut own.owes);
+            } else if owed > 0 {
                 self.put(child);
             } else {
                 class = child;
