@@ -86,7 +86,8 @@ fn tree(rng: &mut SeededRng, kind: Kind) -> Result<Hierarchy, ClaimError> {
         for parent in parents {
             for at in 0..rng.between(2, kind.fan) {
                 // From 1 to the largest, of every order of magnitude alike.
-                let weight = 1 + rng.below(1 << rng.below(u64::from(kind.weights.ilog2()) + 1));
+                let magnitude = rng.below(u64::from(kind.weights.ilog2()) + 1);
+                let weight = 1 + rng.below(1 << magnitude);
                 let config = ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
                 let class = tree.add(parent, config).map_err(ClaimError::other)?;
                 if level < kind.levels && (at == 0 || rng.one_in(3)) {
