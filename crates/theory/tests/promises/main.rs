@@ -5,6 +5,7 @@
 //! scheduler alone.
 #![forbid(unsafe_code)]
 
+mod adversary;
 mod trees;
 mod watch;
 

@@ -86,7 +86,8 @@ fn tree(rng: &mut SeededRng, kind: Kind) -> Result<Hierarchy, ClaimError> {
         for parent in parents {
             for at in 0..rng.between(2, kind.fan) {
                 // From 1 to the largest, of every order of magnitude alike.
-                let weight = 1 + rng.below(1 << rng.below(u64::from(kind.weights.ilog2()) + 1));
+                let magnitude = rng.below(u64::from(kind.weights.ilog2()) + 1);
+                let weight = 1 + rng.below(1 << magnitude);
                 let config = ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
                 let class = tree.add(parent, config).map_err(ClaimError::other)?;
                 if level < kind.levels && (at == 0 || rng.one_in(3)) {
@@ -288,12 +289,22 @@ fn pairs(tree: &Hierarchy) -> Vec<Pair> {
     pairs
 }
 
+/// Returns one of the leaves that send enough packets: with at least this part of the link, or the largest share.
+fn watched(rng: &mut SeededRng, tree: &Hierarchy) -> ClassId {
+    const LEAST: u128 = 1 << 64 >> 6;
+    let fits = |leaf: &&ClassId| tree.share_all_busy(**leaf) >= LEAST;
+    let large: Vec<ClassId> = tree.leaves().iter().filter(fits).copied().collect();
+    let largest = tree.leaves().iter().copied().max_by_key(|&leaf| tree.share_all_busy(leaf));
+    let drawn = rng.below(large.len().max(1) as u64) as usize;
+    large.get(drawn).copied().or(largest).unwrap_or(ClassId::ROOT)
+}
+
 /// Plays one tree.
 fn play(info: &SchedulerInfo, kind: Kind, case: u64) -> Result<Measured, ClaimError> {
     let mut rng = SeededRng::new(kind.levels, case);
     let tree = tree(&mut rng, kind)?;
     let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).map_err(ClaimError::other)?;
-    let watched = tree.leaves()[rng.below(tree.leaves().len() as u64) as usize];
+    let watched = watched(&mut rng, &tree);
     let mut habits = vec![Habit::Greedy; tree.len()];
     for leaf in tree.leaves() {
         if rng.one_in(2) {

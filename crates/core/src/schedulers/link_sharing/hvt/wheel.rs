@@ -248,4 +248,18 @@ mod tests {
         let groups = Groups::of_wheel([1u64 << 30; 30].into_iter(), 0);
         assert_eq!((groups.most().len(), groups.of(1 << 30)), (1, (1 << 26, (1 << 30) + (1 << 26))));
     }
+
+    #[test]
+    fn a_ring_has_slots_as_far_back_as_children_may_be_late_and_half_a_distance_ahead() {
+        let most = 1u64 << 30;
+        for late in [0, 1, most / 3, most, 5 * most, 100 * most] {
+            let group = Group::new(most, late).unwrap();
+            let v = 1u64 << 50;
+            for ahead in [-((group.distance + late) as i64), -(most as i64), -1, 0, (most / 2) as i64] {
+                let tag = v.wrapping_add_signed(ahead);
+                let start = group.slot_of(tag, v, 0);
+                assert!(start <= tag && tag - start < group.width(), "{late}, {ahead}: {start}");
+            }
+        }
+    }
 }
