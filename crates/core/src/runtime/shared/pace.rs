@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! grow := C dt
-//! if N > mark: grow := max(0, grow - (N - mark))        # what is too much in the interface is taken back
+//! if N > mark: grow := grow - min(N - mark, grow / 8)     # what is too much in the interface is taken back
 //! room := max(0, credit - X)
 //! if N < mark, and this worker has packets and sent none in its last pass:
 //!     grow := grow + min(2 C dt, mark - N); room := max(room, mark - N)
@@ -23,6 +23,8 @@ use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
 /// R moves no more often than this.
 const TICK: u64 = 100;
+/// While there is more than the mark in the interface, R grows by one part in so many less.
+const SLOWS: u64 = 8;
 /// Billionths of a bit in a byte.
 const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
@@ -128,7 +130,8 @@ impl Pace {
     /// Moves R by the yield of `elapsed` nanoseconds. The caller holds the lock.
     fn grow(&self, elapsed: u64, starves: bool) {
         let clock = &self.clock;
-        let fine = u128::from(self.rate.bps()) * u128::from(elapsed) + u128::from(clock.fraction.load(Ordering::Relaxed));
+        let fine =
+            u128::from(self.rate.bps()) * u128::from(elapsed) + u128::from(clock.fraction.load(Ordering::Relaxed));
         clock.fraction.store((fine % PER_BYTE) as u64, Ordering::Relaxed);
         let bytes = u64::try_from(fine / PER_BYTE).unwrap_or(u64::MAX);
 
@@ -142,7 +145,7 @@ impl Pace {
         // Small, of either sign, whatever has wrapped.
         let credit = given.wrapping_sub(sent).wrapping_sub(dropped) as i64;
         let mut room = i128::from(self.credit) - i128::from(credit);
-        let mut growth = bytes.saturating_sub(unsent.saturating_sub(self.mark));
+        let mut growth = bytes - unsent.saturating_sub(self.mark).min(bytes / SLOWS);
         if starves && unsent < self.mark {
             let free = self.mark - unsent;
             growth = growth.saturating_add(bytes.saturating_mul(2).min(free));
