@@ -83,8 +83,9 @@ pub use worker::Worker;
 /// The limits of a [`SharedTree`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedConfig {
-    /// Bytes that should stand in the network interface while packets are queued. Below it, a worker that has nothing to
-    /// send makes time pass up to three times as fast; above it, time stands still. It should be at least what the link
+    /// Bytes that should stand in the network interface while packets are queued. Below it, a worker that has
+    /// packets without credit makes time pass three times as fast, and below half of it as fast as needed. Above it, time passes by an
+    /// eighth slower. It should be at least what the link
     /// carries between two calls of a worker: else the link stands still in between. More of it adds to all delays.
     pub mark: u64,
     /// The credit that all classes together may have. More of it lets a core catch up after a delay, and adds to the

@@ -247,3 +247,56 @@ fn siblings_that_are_on_stay_within_the_theorem() {
     std::println!("worst ratio to the bound: {worst} of 1000");
     assert!(seen > trees, "pairs are on together");
 }
+
+/// A core stops while its leaf is on. Two others, one of which has only a little to send, use the whole link.
+#[test]
+fn a_core_that_stops_leaves_the_link_to_the_others() {
+    let link = LinkConfig::new(Rate::from_bps(10_000_000_000).unwrap());
+    let mut tree = Hierarchy::builder(link);
+    let leaves = [(); 3].map(|()| tree.add(ClassId::ROOT, ClassConfig::default()).unwrap());
+    let config = SharedConfig::for_link(&link);
+    let mut run = Run::new(tree.build().unwrap(), config, 3);
+    let mut from = 0;
+    // The two look every 5 us and every microsecond.
+    for micros in 0..20_000u64 {
+        run.now = Nanos::from_micros(micros);
+        while run.workers[0].class_backlog(leaves[0]).packets < 100 {
+            run.enqueue(0, leaves[0], 1500);
+        }
+        while run.workers[1].class_backlog(leaves[1]).packets < 100 {
+            run.enqueue(1, leaves[1], 1500);
+        }
+        if micros % 100 == 0 {
+            run.enqueue(2, leaves[2], 1500);
+        }
+        let _ = run.dequeue(2, 64);
+        if micros % 5 == 0 {
+            let _ = run.dequeue(1, 64);
+        }
+        if micros < 5_000 {
+            let _ = run.dequeue(0, 64);
+        }
+        run.check();
+        if micros == 10_000 {
+            from = run.sent;
+        }
+    }
+    let carried = run.sent - from;
+    assert!((12_400_000..=12_600_000).contains(&carried), "{carried} B in 10 ms of 12,500,000 B");
+    // When it comes back, it has no more than may be stored, and as much as the others from then on.
+    let (one, other) = (run.below[leaves[0].index()], run.below[leaves[1].index()]);
+    for micros in 20_000..30_000 {
+        run.now = Nanos::from_micros(micros);
+        for worker in 0..2 {
+            while run.workers[worker].class_backlog(leaves[worker]).packets < 100 {
+                run.enqueue(worker, leaves[worker], 1500);
+            }
+            let _ = run.dequeue(worker, 64);
+        }
+        run.check();
+    }
+    let (one, other) = (run.below[leaves[0].index()] - one, run.below[leaves[1].index()] - other);
+    let ahead = one as i64 - other as i64;
+    assert!((-30_000..=config.stored as i64 + 30_000).contains(&ahead), "{one} and {other} B");
+    assert!(run.shared.dropped_credit() > 5_000_000, "{} B of credit dropped", run.shared.dropped_credit());
+}

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::node::{Child, Node};
 use super::pace::Pace;
-use super::record::{BITS, Record, units};
+use super::record::{BITS, Record, units, whole_debt};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{filled, slice};
 use crate::parts::virtual_time::child_weights;
@@ -264,8 +264,9 @@ impl Classes {
     pub(super) fn rest(&self, leaf: u32, at: u32, record: &mut Record) -> bool {
         let leaf = &self.children[leaf as usize];
         let give_back = |record: &mut Record| {
-            record.pending += leaf.credit(record.v);
-            leaf.set(record.v, 0);
+            let credit = leaf.credit(record.v);
+            record.pending += credit;
+            leaf.set(record.v, whole_debt(credit));
             leaf.hold(0);
             record.set_weight(0);
         };
@@ -306,8 +307,7 @@ impl Classes {
             let child = self.as_child(below);
             let parent = self.node(below).parent;
             let mut inner = self.node(parent).load();
-            let owed = if pending < 0 { (-pending + units(1) - 1) >> BITS } else { 0 };
-            child.set(inner.v, owed as u64);
+            child.set(inner.v, whole_debt(pending));
             child.hold(0);
             inner.pending += pending;
             inner.set_weight(inner.weight - child.weight);

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::atomics::spin_loop;
 use super::node::due;
-use super::record::{Record, units};
+use super::record::{Record, units, whole_debt};
 use super::tree::{Offer, Start, missing};
 use super::{SharedError, SharedTree};
 use crate::contract::{
@@ -153,7 +153,7 @@ pub struct Worker {
     /// Leaves that the current visit found to come or to end.
     changes: Stack<u32>,
     now: Nanos,
-    /// True if it had packets and sent none in its last pass.
+    /// True if it had packets without credit at the end of its last pass.
     starves: bool,
     /// True while leaves go off that owe.
     forces: bool,
@@ -302,7 +302,7 @@ impl Worker {
         if call.dropped > 0 {
             tree.classes.pace.drop_credit(call.dropped);
         }
-        self.starves = call.bytes == 0 && !full && self.slab.queued() > 0;
+        self.starves = !full && !call.is_full() && self.slab.queued() > 0;
         if full || call.is_full() {
             return BatchEnd::Full;
         }
@@ -516,7 +516,7 @@ impl Worker {
             return done;
         }
         record.pending += credit;
-        child.set(record.v, 0);
+        child.set(record.v, whole_debt(credit));
         child.hold(0);
         record.set_weight(record.weight - child.weight);
         own.state = State::Off;
