@@ -67,10 +67,12 @@ use crate::contract::{ClassId, Feature, Hierarchy, LinkConfig, Nanos, OutOfMemor
 mod atomics;
 #[cfg(feature = "invariants")]
 mod check;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
 mod node;
 mod pace;
 mod record;
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod tree;
 mod worker;

@@ -5,6 +5,8 @@ use std::vec::Vec;
 use super::*;
 use crate::contract::{Amount, BatchEnd, ClassConfig, DropReason, Packet, Rate, Scheduler, Share};
 
+mod threads;
+
 /// xorshift64*.
 struct Random(u64);
 
