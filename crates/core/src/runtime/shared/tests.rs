@@ -5,6 +5,8 @@ use std::vec::Vec;
 use super::*;
 use crate::contract::{Amount, BatchEnd, ClassConfig, DropReason, Packet, Rate, Scheduler, Share};
 
+mod threads;
+
 /// xorshift64*.
 struct Random(u64);
 
@@ -57,6 +59,8 @@ struct Run {
     /// By worker and leaf: handles in their order.
     queued: Vec<Vec<std::collections::VecDeque<(u64, u32)>>>,
     sent: u64,
+    /// Bytes sent below each class.
+    below: Vec<u64>,
 }
 
 impl Run {
@@ -65,7 +69,7 @@ impl Run {
         let shared = SharedTree::new(tree, config).unwrap();
         let queued = (0..workers).map(|_| (0..classes).map(|_| Default::default()).collect()).collect();
         let workers = (0..workers).map(|_| shared.worker().unwrap()).collect();
-        Self { shared, workers, now: Nanos::ZERO, handle: 0, queued, sent: 0 }
+        Self { shared, workers, now: Nanos::ZERO, handle: 0, queued, sent: 0, below: std::vec![0; classes] }
     }
 
     fn enqueue(&mut self, worker: usize, class: ClassId, len: u32) {
@@ -82,6 +86,11 @@ impl Run {
             let expected = self.queued[worker][packet.class.index()].pop_front();
             assert_eq!(expected, Some((packet.handle, packet.len)), "each packet leaves once, in its order");
             self.sent += u64::from(packet.len);
+            let mut class = Some(packet.class);
+            while let Some(at) = class {
+                self.below[at.index()] += u64::from(packet.len);
+                class = self.shared.hierarchy().parent(at);
+            }
         }
         assert_eq!(self.shared.sent(), self.sent);
         let mut backlog = Amount::ZERO;
@@ -95,7 +104,7 @@ impl Run {
     }
 
     fn check(&self) {
-        if let Err(broken) = self.shared.check_invariants(1) {
+        if let Err(broken) = self.shared.check_invariants() {
             panic!("{broken} at {}", self.now);
         }
     }
@@ -111,8 +120,12 @@ fn no_credit_is_lost_or_made() {
         let tree = random_tree(random);
         let leaves = tree.leaves().to_vec();
         let bytes = |random: &mut Random, most: u64| 1500 + random.below(most);
-        let config =
-            SharedConfig { mark: bytes(random, 30_000), credit: bytes(random, 99_000), stored: bytes(random, 50_000) };
+        let config = SharedConfig {
+            mark: bytes(random, 30_000),
+            credit: bytes(random, 99_000),
+            stored: bytes(random, 50_000),
+            ahead: random.below(2) * random.below(20_000),
+        };
         let cores = 1 + random.below(8) as usize;
         let mut run = Run::new(tree, config, cores);
         // Leaves with one core, and those with any.
@@ -146,4 +159,146 @@ fn no_credit_is_lost_or_made() {
         idle += u64::from(run.shared.classes.nodes[0].load().weight == 0);
     }
     assert!(packets > trees * 100 && idle == trees, "{packets} packets, {idle} trees");
+}
+
+/// Lambda of each class, in bytes: the largest packets of the leaves below it, and `ahead` for each inner class from it down.
+fn slack(tree: &Hierarchy, config: SharedConfig) -> Vec<i128> {
+    let mut slack = std::vec![0; tree.len()];
+    for class in (0..tree.len()).rev() {
+        let at = ClassId(class as u32);
+        slack[class] += if tree.is_leaf(at) { i128::from(tree.link().max_packet) } else { config.ahead.into() };
+        if let Some(parent) = tree.parent(at) {
+            slack[parent.index()] += slack[class];
+        }
+    }
+    slack
+}
+
+/// Siblings that are on together.
+#[derive(Clone, Debug)]
+struct Pair {
+    classes: (ClassId, ClassId),
+    /// When each went on, as its parent's virtual time; `None` while one of them is off.
+    since: Option<(u128, u128)>,
+    /// Least and largest difference of their service, times both weights.
+    range: (i128, i128),
+}
+
+/// Theorem V of docs/cores.md, on 300 random trees.
+#[test]
+fn siblings_that_are_on_stay_within_the_theorem() {
+    let trees = std::env::var("FAIRLINK_TREES").map_or(300, |trees| trees.parse().unwrap());
+    let (mut worst, mut seen) = (0, 0u64);
+    for seed in 0..trees {
+        let random = &mut Random::new(seed ^ 0xFA1);
+        let tree = random_tree(random);
+        let leaves = tree.leaves().to_vec();
+        let credit = 12_000 + random.below(60_000);
+        let ahead = random.below(2) * random.below(9000);
+        let config = SharedConfig { mark: 6000 + random.below(20_000), credit, stored: 1 << 40, ahead };
+        let slack = slack(&tree, config);
+        let mut pairs = Vec::new();
+        for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
+            let children = tree.children(class);
+            for (at, &a) in children.iter().enumerate() {
+                pairs.extend(children[at + 1..].iter().map(|&b| Pair { classes: (a, b), since: None, range: (0, 0) }));
+            }
+        }
+        let cores = 1 + random.below(8) as usize;
+        let mut run = Run::new(tree, config, cores);
+        let greedy: Vec<bool> = leaves.iter().map(|_| random.one_in(2)).collect();
+        let home: Vec<Option<usize>> =
+            leaves.iter().map(|_| (!random.one_in(4)).then(|| random.below(cores as u64) as usize)).collect();
+        let mut most = 0;
+        for _ in 0..1500 {
+            run.now = run.now.saturating_add(Nanos(random.below(12_000)));
+            for (leaf, &greedy) in greedy.iter().enumerate() {
+                let worker = home[leaf].unwrap_or_else(|| random.below(cores as u64) as usize);
+                let queued = run.workers[worker].class_backlog(leaves[leaf]).packets;
+                let arriving =
+                    if greedy { 6u64.saturating_sub(queued) } else { u64::from(random.one_in(8)) * random.below(4) };
+                (0..arriving).for_each(|_| run.enqueue(worker, leaves[leaf], 64 + random.below(1437) as u32));
+            }
+            let worker = random.below(cores as u64) as usize;
+            let _ = run.dequeue(worker, 1 + random.below(40) as usize);
+            run.check();
+            most = most.max(i128::from(run.shared.credit(ClassId::ROOT)));
+            for pair in &mut pairs {
+                let (a, b) = pair.classes;
+                let child = |class: ClassId| &run.shared.classes.children[class.index()];
+                if !run.shared.is_on(a) || !run.shared.is_on(b) {
+                    pair.since = None;
+                    continue;
+                }
+                let (wa, wb) = (i128::from(child(a).weight), i128::from(child(b).weight));
+                let apart = i128::from(run.below[a.index()]) * wb - i128::from(run.below[b.index()]) * wa;
+                let since = Some((child(a).base(), child(b).base()));
+                if pair.since != since {
+                    (pair.since, pair.range) = (since, (apart, apart));
+                }
+                pair.range = (pair.range.0.min(apart), pair.range.1.max(apart));
+                // Lambda_a + E_a, where E_a is at most X + Lambda - Lambda_a.
+                let each = most.max(credit.into()) + slack[0];
+                let ratio = (pair.range.1 - pair.range.0) * 1000 / (each * (wa + wb));
+                assert!(ratio <= 1000, "seed {seed}: {pair:?}: {ratio} of 1000, X up to {most}");
+                worst = worst.max(ratio);
+                seen += u64::from(ratio > 100);
+            }
+        }
+    }
+    std::println!("worst ratio to the bound: {worst} of 1000");
+    assert!(seen > trees, "pairs are on together");
+}
+
+/// A core stops while its leaf is on. Two others, one of which has only a little to send, use the whole link.
+#[test]
+fn a_core_that_stops_leaves_the_link_to_the_others() {
+    let link = LinkConfig::new(Rate::from_bps(10_000_000_000).unwrap());
+    let mut tree = Hierarchy::builder(link);
+    let leaves = [(); 3].map(|()| tree.add(ClassId::ROOT, ClassConfig::default()).unwrap());
+    let config = SharedConfig::for_link(&link);
+    let mut run = Run::new(tree.build().unwrap(), config, 3);
+    let mut from = 0;
+    // The two look every 5 us and every microsecond.
+    for micros in 0..20_000u64 {
+        run.now = Nanos::from_micros(micros);
+        while run.workers[0].class_backlog(leaves[0]).packets < 100 {
+            run.enqueue(0, leaves[0], 1500);
+        }
+        while run.workers[1].class_backlog(leaves[1]).packets < 100 {
+            run.enqueue(1, leaves[1], 1500);
+        }
+        if micros % 100 == 0 {
+            run.enqueue(2, leaves[2], 1500);
+        }
+        let _ = run.dequeue(2, 64);
+        if micros % 5 == 0 {
+            let _ = run.dequeue(1, 64);
+        }
+        if micros < 5_000 {
+            let _ = run.dequeue(0, 64);
+        }
+        run.check();
+        if micros == 10_000 {
+            from = run.sent;
+        }
+    }
+    let carried = run.sent - from;
+    assert!((12_400_000..=12_600_000).contains(&carried), "{carried} B in 10 ms of 12,500,000 B");
+    // When it comes back, it has no more than may be stored, and as much as the others from then on.
+    let (one, other) = (run.below[leaves[0].index()], run.below[leaves[1].index()]);
+    for micros in 20_000..30_000 {
+        run.now = Nanos::from_micros(micros);
+        for worker in 0..2 {
+            while run.workers[worker].class_backlog(leaves[worker]).packets < 100 {
+                run.enqueue(worker, leaves[worker], 1500);
+            }
+            let _ = run.dequeue(worker, 64);
+        }
+        run.check();
+    }
+    let (one, other) = (run.below[leaves[0].index()] - one, run.below[leaves[1].index()] - other);
+    let ahead = one as i64 - other as i64;
+    assert!((-30_000..=config.stored as i64 + 30_000).contains(&ahead), "{one} and {other} B");
+    assert!(run.shared.dropped_credit() > 5_000_000, "{} B of credit dropped", run.shared.dropped_credit());
 }

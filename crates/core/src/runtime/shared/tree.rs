@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::node::{Child, Node};
 use super::pace::Pace;
-use super::record::{BITS, Record, units};
+use super::record::{BITS, Record, units, whole_debt};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{filled, slice};
 use crate::parts::virtual_time::child_weights;
@@ -20,12 +20,23 @@ pub(super) struct Classes {
     /// By class.
     pub(super) children: Box<[Child]>,
     pub(super) pace: Pace,
+    /// [`SharedConfig::ahead`](super::SharedConfig::ahead), in units.
+    ahead: i128,
+}
+
+/// The whole queue of a leaf that is off, which might be sent out of turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub(super) bytes: u64,
+    pub(super) is_single: bool,
+    /// The number of its worker.
+    pub(super) worker: u32,
 }
 
 /// The result of an attempt to serve a leaf out of turn, or to put it on, while its parent is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// It may send one packet, which is charged.
+    /// Its queue was sent and charged.
     Lone,
     /// It is on, and so are the classes above it.
     On,
@@ -34,7 +45,7 @@ pub(super) enum Start {
 }
 
 impl Classes {
-    pub(super) fn new(tree: &Hierarchy, pace: Pace) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(tree: &Hierarchy, pace: Pace, ahead: u64) -> Result<Self, OutOfMemory> {
         let is_inner = |class: ClassId| !tree.is_leaf(class);
         let all = || core::iter::once(ClassId::ROOT).chain(tree.classes());
         let mut node_of = filled(tree.len(), NONE)?;
@@ -55,7 +66,7 @@ impl Classes {
             Node::new(parent(class), class.0)
         })?;
         let children = slice(tree.len(), |index| Child::new(weight_of[index], parent(ClassId(index as u32))))?;
-        Ok(Self { nodes, children, pace })
+        Ok(Self { nodes, children, pace, ahead: units(ahead) })
     }
 
     #[inline(always)]
@@ -159,9 +170,28 @@ impl Classes {
         })
     }
 
-    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to `top`. `lone`:
-    /// its only packet has so many bytes and has not waited. `None` if classes above are kept busy.
-    pub(super) fn start(&self, leaf: u32, at: u32, top: u32, lone: Option<u32>) -> Option<Start> {
+    /// Returns true if `offer` may leave out of turn: `child` is off and has `credit`, and its parent has `pending` units. A
+    /// single packet may if the child does not owe. More may as long as neither owes more than `ahead` then.
+    pub(super) fn may_pass(&self, child: &Child, offer: Offer, (credit, pending): (i128, i128), is_leaf: bool) -> bool {
+        let wanted = child.wanted_by();
+        // Who waits for an inner class is perhaps another leaf.
+        if wanted != 0 && !(is_leaf && wanted == offer.worker) {
+            return false;
+        }
+        let owes = (-credit).max(-pending).max(0);
+        offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead
+    }
+
+    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to `top`.
+    /// `offer` is its queue, which `send` sends and returns the bytes of. `None` if classes above are kept busy.
+    pub(super) fn start(
+        &self,
+        leaf: u32,
+        (at, top): (u32, u32),
+        worker: u32,
+        offer: Option<Offer>,
+        send: impl FnOnce() -> u64,
+    ) -> Option<Start> {
         let mut record = self.now(top)?;
         // The highest class on the path that is off.
         let mut below = at;
@@ -173,17 +203,18 @@ impl Classes {
             }
             self.as_child(below)
         };
-        let credit = if record.weight == 0 { record.pending } else { first.credit(record.v) };
-        let result = if credit < 0 {
-            first.want();
-            let wait = if record.weight == 0 { -credit } else { missing(&record, first.weight, -credit) };
-            Start::Wait(self.bytes(top, wait))
-        } else if let Some(len) = lone
-            && !first.is_wanted()
-        {
-            record.pending -= units(len.into());
-            first.set(record.v, len.into());
+        // While nobody is on, the link itself decides.
+        let is_idle = record.weight == 0;
+        let credit = if is_idle { record.pending } else { first.credit(record.v) };
+        let result = if offer.is_some_and(|offer| self.may_pass(first, offer, (credit, record.pending), at == top)) {
+            let bytes = send();
+            record.pending -= units(bytes);
+            first.count_lone(record.v, if is_idle { 0 } else { credit }, bytes);
             Start::Lone
+        } else if credit < 0 {
+            first.want(worker);
+            let wait = if is_idle { -credit } else { missing(&record, first.weight, -credit) };
+            Start::Wait(self.bytes(top, wait))
         } else {
             self.put_on(leaf, at, top, &mut record);
             Start::On
@@ -233,8 +264,9 @@ impl Classes {
     pub(super) fn rest(&self, leaf: u32, at: u32, record: &mut Record) -> bool {
         let leaf = &self.children[leaf as usize];
         let give_back = |record: &mut Record| {
-            record.pending += leaf.credit(record.v);
-            leaf.set(record.v, 0);
+            let credit = leaf.credit(record.v);
+            record.pending += credit;
+            leaf.set(record.v, whole_debt(credit));
             leaf.hold(0);
             record.set_weight(0);
         };
@@ -275,8 +307,7 @@ impl Classes {
             let child = self.as_child(below);
             let parent = self.node(below).parent;
             let mut inner = self.node(parent).load();
-            let owed = if pending < 0 { (-pending + units(1) - 1) >> BITS } else { 0 };
-            child.set(inner.v, owed as u64);
+            child.set(inner.v, whole_debt(pending));
             child.hold(0);
             inner.pending += pending;
             inner.set_weight(inner.weight - child.weight);

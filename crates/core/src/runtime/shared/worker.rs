@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 
 use super::atomics::spin_loop;
 use super::node::due;
-use super::record::{Record, units};
-use super::tree::{Start, missing};
+use super::record::{Record, units, whole_debt};
+use super::tree::{Offer, Start, missing};
 use super::{SharedError, SharedTree};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Nanos, OutOfMemory, Packet, Scheduler, room_in,
@@ -33,8 +33,6 @@ enum State {
     Off,
     /// It has packets and is not on, as far as this worker is concerned.
     Pending,
-    /// The same, and it could not have been sent from when it was looked at.
-    Waiting,
     /// It is on.
     On,
 }
@@ -144,6 +142,8 @@ impl Call<'_> {
 #[derive(Debug)]
 pub struct Worker {
     tree: Arc<SharedTree>,
+    /// 1 or more.
+    number: u32,
     slab: PacketSlab,
     leaves: Box<[Own]>,
     rings: Box<[Ring]>,
@@ -153,7 +153,7 @@ pub struct Worker {
     /// Leaves that the current visit found to come or to end.
     changes: Stack<u32>,
     now: Nanos,
-    /// True if it had packets and sent none in its last pass.
+    /// True if it had packets without credit at the end of its last pass.
     starves: bool,
     /// True while leaves go off that owe.
     forces: bool,
@@ -191,6 +191,7 @@ impl Worker {
         })?;
         let nodes = tree.classes.nodes.len();
         Ok(Self {
+            number: tree.next_number(),
             slab,
             leaves,
             rings: filled(nodes, Ring::EMPTY)?,
@@ -301,7 +302,7 @@ impl Worker {
         if call.dropped > 0 {
             tree.classes.pace.drop_credit(call.dropped);
         }
-        self.starves = call.bytes == 0 && !full && self.slab.queued() > 0;
+        self.starves = !full && !call.is_full() && self.slab.queued() > 0;
         if full || call.is_full() {
             return BatchEnd::Full;
         }
@@ -445,25 +446,18 @@ impl Worker {
         while *first < self.changes.len() {
             let leaf = self.changes[*first];
             let own = &mut self.leaves[leaf as usize];
-            let lone = lone_packet(own, &self.slab, call);
-            match tree.classes.start(leaf, at, top, lone) {
+            let offer = offer(own, &self.slab, self.number, call);
+            let slab = &mut self.slab;
+            match tree.classes.start(leaf, (at, top), self.number, offer, || send_all(own, slab, leaf, call)) {
                 None => return false,
-                Some(Start::Lone) => {
-                    own.state = State::Off;
-                    if let Some(packet) = own.queue.dequeue(&mut self.slab, ClassId(leaf), call.now, call.drops) {
-                        call.send(packet);
-                    }
-                }
+                Some(Start::Lone) => own.state = State::Off,
                 Some(Start::On) => {
                     own.state = State::On;
                     own.set_base(tree.classes.children[leaf as usize].base());
                     *first += 1;
                     return true;
                 }
-                Some(Start::Wait(bytes)) => {
-                    own.state = State::Waiting;
-                    call.wait = call.wait.min(bytes);
-                }
+                Some(Start::Wait(bytes)) => call.wait = call.wait.min(bytes),
             }
             *first += 1;
         }
@@ -477,21 +471,18 @@ impl Worker {
         let holders = child.holders();
         if holders == 0 {
             let credit = child.credit(record.v);
-            if credit < 0 {
-                child.want();
-                own.state = State::Waiting;
-                call.wait = call.wait.min(tree.classes.bytes(at, missing(record, child.weight, -credit)));
+            if let Some(offer) = offer(own, &self.slab, self.number, call)
+                && tree.classes.may_pass(child, offer, (credit, record.pending), true)
+            {
+                let bytes = send_all(own, &mut self.slab, leaf, call);
+                record.pending -= units(bytes);
+                child.count_lone(record.v, credit, bytes);
+                own.state = State::Off;
                 return;
             }
-            if let Some(len) = lone_packet(own, &self.slab, call)
-                && !child.is_wanted()
-            {
-                record.pending -= units(len.into());
-                child.set(record.v, len.into());
-                own.state = State::Off;
-                if let Some(packet) = own.queue.dequeue(&mut self.slab, ClassId(leaf), call.now, call.drops) {
-                    call.send(packet);
-                }
+            if credit < 0 {
+                child.want(self.number);
+                call.wait = call.wait.min(tree.classes.bytes(at, missing(record, child.weight, -credit)));
                 return;
             }
             child.set(record.v, 0);
@@ -525,7 +516,7 @@ impl Worker {
             return done;
         }
         record.pending += credit;
-        child.set(record.v, 0);
+        child.set(record.v, whole_debt(credit));
         child.hold(0);
         record.set_weight(record.weight - child.weight);
         own.state = State::Off;
@@ -565,10 +556,20 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
     }
 }
 
-/// Returns the length of the only packet of a leaf that has not waited, if the call has room for it.
-fn lone_packet(own: &Own, slab: &PacketSlab, call: &Call<'_>) -> Option<u32> {
-    let is_lone = own.state == State::Pending && !call.is_full() && own.queue.backlog(slab).packets == 1;
-    if is_lone { own.queue.head_len() } else { None }
+/// Returns the queue of a leaf, if the call has room for all of it.
+fn offer(own: &Own, slab: &PacketSlab, worker: u32, call: &Call<'_>) -> Option<Offer> {
+    let Amount { packets, bytes } = own.queue.backlog(slab);
+    let fits = packets <= call.packets as u64 && !call.is_full();
+    fits.then_some(Offer { bytes, is_single: packets == 1, worker })
+}
+
+/// Sends the whole queue of a leaf; returns its bytes. An active queue may drop some of it.
+fn send_all(own: &mut Own, slab: &mut PacketSlab, leaf: u32, call: &mut Call<'_>) -> u64 {
+    let before = call.bytes;
+    while let Some(packet) = own.queue.dequeue(slab, ClassId(leaf), call.now, call.drops) {
+        call.send(packet);
+    }
+    call.bytes - before
 }
 
 impl Scheduler for Worker {
