@@ -21,6 +21,17 @@ fn split(name: &str) -> Result<Split, String> {
 }
 
 impl CoreArgs {
+    /// Returns the cores that share a link whose file says `own`, in one way.
+    ///
+    /// # Errors
+    /// As [`CoreArgs::of`], or several ways.
+    pub(crate) fn only(&self, own: Cores) -> Result<Cores, CliError> {
+        match self.of(own)?[..] {
+            [cores] => Ok(cores),
+            _ => Err(CliError::wrong("--split is given twice; only `sim` compares several ways")),
+        }
+    }
+
     /// Returns the cores that share a link whose file says `own`, one for each way.
     ///
     /// # Errors

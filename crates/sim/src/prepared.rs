@@ -109,7 +109,7 @@ pub(crate) fn measure(
     (info, name): (Option<&'static SchedulerInfo>, &str),
     bounds: bool,
 ) -> Result<(), SimError> {
-    if scenario.changes.is_empty() && (options.metrics || !scenario.cores.cores.is_one()) {
+    if scenario.changes.is_empty() && (options.metrics || scenario.cores.cores.count > 1) {
         port.measure_misplaced();
     }
     if options.metrics {

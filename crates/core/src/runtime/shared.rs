@@ -113,6 +113,15 @@ impl SharedConfig {
         let of = |nanos, packets| link.rate.bytes_in(Nanos(nanos)).max(packets * u64::from(link.max_packet));
         Self { mark: of(20_000, 4), credit: of(50_000, 8), stored: of(50_000, 8), ahead: of(2_500, 4) }
     }
+
+    /// Returns the limits for workers with up to `pass` from one pass to the next: the defaults, and as `mark` at least what
+    /// the link carries in two passes, as `credit` and as `stored` in five.
+    #[must_use]
+    pub fn for_passes(link: &LinkConfig, pass: Nanos) -> Self {
+        let Self { mark, credit, stored, ahead } = Self::for_link(link);
+        let least = |passes: u64| link.rate.bytes_in(Nanos(pass.0.saturating_mul(passes)));
+        Self { mark: mark.max(least(2)), credit: credit.max(least(5)), stored: stored.max(least(5)), ahead }
+    }
 }
 
 /// The reason for which a tree cannot be shared.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use fairlink_core::{
     Amount, ClassId, Cores, Dequeued, DropReason, DropSink, Hierarchy, Leniency, Members, Nanos, Pacer, Packet, Rate,
-    Scheduler, SchedulerInfo, SharedConfig, SharedTree, Split,
+    Scheduler, SchedulerInfo, SharedConfig, SharedError, SharedTree, Split,
 };
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
@@ -44,8 +44,14 @@ pub(super) fn build(
     let mut rule = Rule::Equal;
     match split {
         Split::Shared => {
-            let shared = SharedTree::new(tree.clone(), shared_config(tree, model.lag));
-            let shared = shared.map_err(|error| refused(error.to_string()))?;
+            let shared = SharedTree::new(tree.clone(), SharedConfig::for_passes(&tree.link(), model.lag));
+            let shared = shared.map_err(|error| match error {
+                SharedError::Unsupported { class, feature, reason } => {
+                    let (name, what) = (&scenario.names[class.index()], feature.as_str());
+                    refused(format!("class {name} has {what}, which several cores cannot honour: {reason}"))
+                }
+                other => refused(other.to_string()),
+            })?;
             for core in 0..u64::from(count) {
                 let worker = shared.worker().map_err(|error| refused(error.to_string()))?;
                 let first = Nanos(model.lag.0 * core / u64::from(count));
@@ -70,14 +76,6 @@ pub(super) fn build(
         }
     }
     Ok(Box::new(Several { cores, rule, interface: VecDeque::new(), queued: Queued::new(tree) }))
-}
-
-/// Returns the limits of virtual times that are looked at each `lag`.
-fn shared_config(tree: &Hierarchy, lag: Nanos) -> SharedConfig {
-    let link = tree.link();
-    let least = |lags: u64| link.rate.bytes_in(Nanos(lag.0.saturating_mul(lags)));
-    let SharedConfig { mark, credit, stored } = SharedConfig::for_link(&link);
-    SharedConfig { mark: mark.max(least(2)), credit: credit.max(least(5)), stored: stored.max(least(5)) }
 }
 
 /// Returns the core of each class, and the sum of the shares of each core in bit/s. The largest classes directly below the

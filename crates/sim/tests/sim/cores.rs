@@ -165,7 +165,7 @@ fn what_cores_cannot_share_is_refused() {
     limited.add(ClassId::ROOT, fairlink_core::ClassConfig { latency_critical: true, ..weighted(1) }).unwrap();
     let limited = scenario(limited.build().unwrap(), Vec::new(), Nanos::from_millis(10));
     let text = refused(&on(&limited, 2, Split::Shared, Nanos::from_micros(10)));
-    assert!(text.starts_with("2 cores, split \"shared\": class 1 sets latency_critical"), "{text}");
+    assert!(text.starts_with("2 cores, split \"shared\": class C1 has latency_critical"), "{text}");
 }
 
 proptest! {
