@@ -4,7 +4,7 @@
 //! Memory: some hundred bytes per class, 128 B for each pair of siblings that is compared (16 MB at most), a kilobyte for each class whose convex
 //! curve has many starts.
 
-use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos, SchedulerInfo};
+use fairlink_core::{ClassId, Fairness, Hierarchy, NANOS_PER_SEC, Nanos, SchedulerInfo};
 use fairlink_theory::deadlines::DeadlineMeter;
 use fairlink_theory::fairness::FairnessMeter;
 use fairlink_theory::fluid::{GpsMeter, HmmMeter};
@@ -25,6 +25,8 @@ pub(crate) struct Metrics {
     /// By class, packets queued.
     queued: Vec<u64>,
     fairness: FairnessMeter<'static>,
+    /// By class, true for leaves whose packets are sent ahead of others and do not count as backlog in the fairness that is promised.
+    ahead: Vec<bool>,
     gaps: GapMeter,
     worst_case: WorstCaseMeter,
     gps: GpsMeter,
@@ -70,7 +72,10 @@ impl Metrics {
         let lines = matches!(delay, Some(fairlink_core::Delay::Curves { lines: true }));
         let bursts = (0..tree.len()).map(|index| bursts(tree, ClassId(index as u32), found.delays[index].as_ref()));
         let bursts = bursts.collect();
+        let by_clocks = info.is_some_and(|info| matches!(info.promises.fairness, Some(Fairness::Clocks(_))));
+        let is_ahead = |index: usize| by_clocks && tree.config(ClassId(index as u32)).latency_critical;
         Ok(Self {
+            ahead: (0..tree.len()).map(is_ahead).collect(),
             info: info.filter(|_| bounds),
             promised: if bounds { found } else { nothing() },
             queued: vec![0; tree.len()],
@@ -90,7 +95,9 @@ impl Metrics {
         let queued = &mut self.queued[leaf.index()];
         *queued += 1;
         if *queued == 1 {
-            self.fairness.backlogged(leaf);
+            if !self.ahead[leaf.index()] {
+                self.fairness.backlogged(leaf);
+            }
             self.gaps.backlogged(now, leaf);
         }
         self.worst_case.arrived(leaf);
@@ -115,7 +122,11 @@ impl Metrics {
 
     /// Records a packet that arrived at `arrived` and leaves from `start` to `done`.
     pub(crate) fn sent(&mut self, arrived: Nanos, start: Nanos, done: Nanos, leaf: ClassId, len: u32) {
-        self.fairness.served(leaf, len.into());
+        if self.ahead[leaf.index()] {
+            self.fairness.served_ahead(leaf, len.into());
+        } else {
+            self.fairness.served(leaf, len.into());
+        }
         self.gaps.visited(leaf, start, done);
         self.worst_case.sent(leaf, len);
         self.gps.sent(start, leaf, len);

@@ -219,6 +219,25 @@ impl<'a> FairnessMeter<'a> {
         }
     }
 
+    /// Records `bytes` of service for `leaf`, whose packets are sent ahead of others and do not make it backlogged. They count for
+    /// classes above it that are backlogged.
+    ///
+    /// # Panics
+    /// When there is no such leaf.
+    pub fn served_ahead(&mut self, leaf: ClassId, bytes: u64) {
+        assert!(self.tree.is_leaf(leaf), "class {} is not a leaf", leaf.0);
+        let mut at = Some(leaf);
+        while let Some(class) = at {
+            for place in self.places[class.index()].iter().filter(|_| self.backlogged[class.index()] > 0) {
+                let pair = &mut self.pairs[place.pair as usize];
+                if self.backlogged[pair.other(place.side.into()).index()] > 0 {
+                    pair.serve(place.side.into(), bytes);
+                }
+            }
+            at = self.tree.parent(class);
+        }
+    }
+
     /// Records that `leaf` is empty, or that the scheduler takes it out; no effect if it was idle.
     ///
     /// # Panics

@@ -39,7 +39,7 @@ fn check_prints_the_bounds_of_hvt_beside_latency_critical_classes_where_they_are
     let limited = std::fs::read_to_string(&file).expect("a scenario");
     let limited = limited.replace("name = \"voice\"", "name = \"voice\"\nparent = \"all\"");
     let limited = limited.replace("name = \"data\"", "name = \"data\"\nparent = \"all\"");
-    let all = "[[class]]\nname = \"all\"\nguarantee = \"20mbit\"\nceiling = \"19mbit\"\n\n[[class]]\nname = \"voice\"";
+    let all = "[[class]]\nname = \"all\"\nguarantee = \"20mbit\"\nceiling = \"20mbit\"\n\n[[class]]\nname = \"voice\"";
     let file = dir.write("limited.toml", &limited.replace("[[class]]\nname = \"voice\"", all));
     let text = fairlink(&["check", &file, "--scheduler", "hvt"]).quiet().stdout;
     assert!(

@@ -178,8 +178,9 @@ pub enum Fairness {
     /// W_i(t1, t2) >= (rho_i / r) W(t1, t2) - index_i while class i is backlogged: the worst-case fairness index in
     /// bytes, by class id; `None` for classes without one.
     WorstCase(fn(&Hierarchy) -> Vec<Option<Ratio>>),
-    /// |W_i / w_i - W_j / w_j| <= x_i / w_i + x_j / w_j - 2 L / W while both are backlogged and no ceiling holds them back. W
-    /// is the sum of the weights of all siblings, and x is in bytes, by class id; `None` for classes without one.
+    /// |W_i / w_i - W_j / w_j| <= x_i / w_i + x_j / w_j - 2 L / W while both are backlogged with packets that are not sent ahead
+    /// of others, and no ceiling holds them back. W is the sum of the weights of all siblings, and x is in bytes, by class id;
+    /// `None` for classes without one.
     Clocks(fn(&Hierarchy) -> Result<Vec<Option<Ratio>>, OutOfMemory>),
     /// The virtual times of siblings that are active differ by a constant (\[hfsc\] Theorem 3), which is not computed.
     VirtualTimes,

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use fairlink_core::{ClassId, Hosts, Nanos, PerWindow};
+use fairlink_core::{ClassId, Fairness, Hosts, Nanos, PerWindow};
 use fairlink_theory::promises::{Promised, WeightUnit, next_packet, promised};
 use fairlink_theory::to_f64;
 use fairlink_traffic::ArrivalLimit;
@@ -200,10 +200,12 @@ struct Sums {
     sent: Vec<f64>,
 }
 
-/// Calls `began` when a class gets its first packet, and `sent` for each packet, while it still counts as queued.
+/// Calls `began` when a class gets its first packet, and `sent` for each packet, while it still counts as queued. Packets of leaves
+/// that are `ahead` do not count as queued.
 fn follow(
     seen: &Seen,
     stage: &Stage,
+    ahead: impl Fn(ClassId) -> bool,
     mut began: impl FnMut(&Sums, ClassId),
     mut sent: impl FnMut(&Sums, &Event, ClassId),
 ) {
@@ -213,7 +215,7 @@ fn follow(
         let path = || path(&stage.tree, leaf);
         match event.what {
             What::Came => {
-                for class in path() {
+                for class in path().filter(|_| !ahead(leaf)) {
                     sums.queued[class.index()] += 1;
                     if sums.queued[class.index()] == 1 {
                         began(&sums, class);
@@ -228,7 +230,9 @@ fn follow(
             }
             What::Dropped(_) => {}
         }
-        path().for_each(|class| sums.queued[class.index()] = sums.queued[class.index()].saturating_sub(1));
+        path()
+            .filter(|_| !ahead(leaf))
+            .for_each(|class| sums.queued[class.index()] = sums.queued[class.index()].saturating_sub(1));
     }
 }
 
@@ -282,7 +286,10 @@ fn pairs(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
             busy(sums, class).into_iter().for_each(|pair| apart.borrow_mut()[pair].see(difference(sums, pairs[pair])));
         }
     };
-    follow(seen, stage, began, sent);
+    // docs/hvt.md: "while both siblings have packets that are not urgent".
+    let by_clocks = matches!(stage.info.promises.fairness, Some(Fairness::Clocks(_)));
+    let ahead = |leaf: ClassId| by_clocks && tree.config(leaf).latency_critical;
+    follow(seen, stage, ahead, began, sent);
     for (&(one, other), Apart { worst, .. }) in pairs.iter().zip(apart.into_inner()) {
         judge.count("fairness");
         let names = [&seen.names[one.index()], &seen.names[other.index()]];
@@ -329,7 +336,7 @@ fn worst_case(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge)
     if printed.worst_case.iter().all(Option::is_none) {
         return;
     }
-    follow(seen, stage, began, sent);
+    follow(seen, stage, |_| false, began, sent);
     for (class, own) in tree.classes().zip(state.into_inner().into_iter().skip(1)) {
         let Some(most) = printed.worst_case[class.index()].as_ref().map(to_f64) else { continue };
         judge.count("worst case");
