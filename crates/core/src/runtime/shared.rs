@@ -65,6 +65,7 @@ use core::fmt;
 use crate::contract::{ClassId, Feature, Hierarchy, LinkConfig, Nanos, OutOfMemory};
 
 mod atomics;
+mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
 #[cfg(all(test, any(loom, shuttle)))]
@@ -78,6 +79,7 @@ mod tree;
 mod worker;
 
 use atomics::{AtomicU64, Ordering};
+use ceilings::Ceilings;
 use pace::Pace;
 use tree::Classes;
 pub use worker::Worker;
@@ -175,7 +177,7 @@ impl From<OutOfMemory> for SharedError {
 /// Returns the reason for which `feature` is refused; `None` if it is honoured.
 const fn refusal(feature: Feature) -> Option<&'static str> {
     match feature {
-        Feature::Hierarchy | Feature::ActiveQueue => None,
+        Feature::Hierarchy | Feature::ActiveQueue | Feature::Ceiling | Feature::CeilingBurst => None,
         Feature::LatencyCritical | Feature::LatencyBurst => Some(
             "a packet ahead of its turn would have to pass those that other cores have put into the interface, and no \
              core can recall them",
@@ -190,6 +192,7 @@ const fn refusal(feature: Feature) -> Option<&'static str> {
 pub struct SharedTree {
     hierarchy: Hierarchy,
     classes: Classes,
+    ceilings: Ceilings,
     config: SharedConfig,
     /// [`SharedConfig::stored`].
     stored: i64,
@@ -220,8 +223,8 @@ impl SharedTree {
         let most = |bytes: u64| bytes.min(1 << 50);
         let pace = Pace::new(tree.link().rate, most(config.mark), most(config.credit));
         let classes = Classes::new(&tree, pace, most(config.ahead))?;
-        let workers = AtomicU64::new(0);
-        Ok(Arc::new(Self { hierarchy: tree, classes, config, stored: most(config.stored) as i64, workers }))
+        let (ceilings, workers) = (Ceilings::new(&tree)?, AtomicU64::new(0));
+        Ok(Arc::new(Self { hierarchy: tree, classes, ceilings, config, stored: most(config.stored) as i64, workers }))
     }
 
     /// Makes a worker, with queues for all leaves of the tree.

@@ -302,3 +302,79 @@ fn a_core_that_stops_leaves_the_link_to_the_others() {
     assert!((-30_000..=config.stored as i64 + 30_000).contains(&ahead), "{one} and {other} B");
     assert!(run.shared.dropped_credit() > 5_000_000, "{} B of credit dropped", run.shared.dropped_credit());
 }
+
+/// Classes with ceilings, at leaves and above them, on one core and on several: none sends more than ceiling, depth and
+/// a packet allow in any interval, the first reaches its ceiling, and the rest goes to the others.
+#[test]
+fn ceilings_are_kept_and_reached_and_the_rest_goes_to_others() {
+    let rate = |mbit: u64| Rate::from_bps(mbit * 1_000_000).unwrap();
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(10_000)));
+    let limited = |mbit: Option<u64>| ClassConfig { ceiling: mbit.map(rate), ..ClassConfig::default() };
+    let class = tree.add(ClassId::ROOT, limited(Some(2000))).unwrap();
+    let other = tree.add(ClassId::ROOT, limited(None)).unwrap();
+    let below = [tree.add(class, limited(Some(500))).unwrap(), tree.add(class, limited(None)).unwrap()];
+    let leaves = [below[0], below[1], other];
+    let config = SharedConfig::for_link(&LinkConfig::new(rate(10_000)));
+    let mut run = Run::new(tree.build().unwrap(), config, 2);
+    // The leaves of the class have packets on both cores.
+    let homes: [&[usize]; 3] = [&[0, 1], &[0, 1], &[1]];
+    let ceilings = [(below[0], 500u64), (class, 2000)];
+    // The least of sent - ceiling t before a call, and the most by which a later one exceeds it.
+    let mut least = [i128::MAX; 2];
+    let mut burst = [0i128; 2];
+    let (mut from, random) = (Vec::new(), &mut Random::new(5));
+    for step in 0..200_000u64 {
+        run.now = run.now.saturating_add(Nanos(50 + random.below(400)));
+        for (&leaf, homes) in leaves.iter().zip(homes) {
+            for &worker in homes {
+                while run.workers[worker].class_backlog(leaf).packets < 20 {
+                    run.enqueue(worker, leaf, 64 + random.below(1437) as u32);
+                }
+            }
+        }
+        let ahead = |run: &Run, class: ClassId, mbit: u64| {
+            i128::from(run.below[class.index()]) * 8000 - i128::from(mbit) * i128::from(run.now.0)
+        };
+        for (least, &(class, mbit)) in least.iter_mut().zip(&ceilings) {
+            *least = ahead(&run, class, mbit).min(*least);
+        }
+        let _ = run.dequeue(random.below(2) as usize, 32);
+        run.check();
+        for (at, &(class, mbit)) in ceilings.iter().enumerate() {
+            burst[at] = burst[at].max(ahead(&run, class, mbit) - least[at]);
+        }
+        if step == 40_000 {
+            from = run.below.clone();
+            from.push(run.now.0);
+        }
+    }
+    let nanos = run.now.0 - from[from.len() - 1];
+    let mbit = |class: ClassId| (run.below[class.index()] - from[class.index()]) * 8000 / nanos;
+    let rates = [mbit(below[0]), mbit(class), mbit(other)];
+    assert!((495..=500).contains(&rates[0]) && (1980..=2000).contains(&rates[1]), "{rates:?} Mbit/s");
+    assert!((7980..=8020).contains(&rates[2]), "{rates:?} Mbit/s");
+    let bytes = burst.map(|burst| burst / 8000);
+    // Depth: 8 packets, or 50 us of the ceiling; and a packet.
+    assert!(bytes[0] <= 12_000 + 1500 && bytes[1] <= 12_500 + 1500, "bursts of {bytes:?} B");
+    assert!(bytes.iter().all(|&bytes| bytes > 1500), "bursts of {bytes:?} B");
+    std::println!("bursts of {bytes:?} B, {rates:?} Mbit/s");
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_with_the_reason() {
+    let refused = |config: ClassConfig| {
+        let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000).unwrap()));
+        tree.add(ClassId::ROOT, config).unwrap();
+        let config = SharedConfig::for_link(&LinkConfig::new(Rate::from_bps(1_000_000).unwrap()));
+        SharedTree::new(tree.build().unwrap(), config).err()
+    };
+    assert_eq!(refused(ClassConfig::default()), None);
+    let critical = refused(ClassConfig { latency_critical: true, ..ClassConfig::default() });
+    let Some(SharedError::Unsupported { class: ClassId(1), feature: Feature::LatencyCritical, reason }) = critical
+    else {
+        panic!("{critical:?}")
+    };
+    assert!(reason.contains("no core can recall them"));
+    let priority = refused(ClassConfig { priority: Some(1), ..ClassConfig::default() });
+    assert!(matches!(priority, Some(SharedError::Unsupported { feature: Feature::Priority, .. })));
+}

@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::atomics::spin_loop;
+use super::ceilings;
 use super::node::due;
 use super::record::{Record, units, whole_debt};
 use super::tree::{Offer, Start, missing};
@@ -116,6 +117,10 @@ struct Call<'a> {
     drops: &'a mut dyn DropSink,
     /// Bytes by which R must grow until the first leaf that waits may send.
     wait: u64,
+    /// Time when the first ceiling that holds a leaf back is out of debt.
+    at: Nanos,
+    /// True if a leaf has packets and no credit.
+    lacks: bool,
     /// True if a lock was busy.
     busy: bool,
     /// Bytes of credit that leaves were not allowed to keep.
@@ -263,8 +268,19 @@ impl Worker {
             }
             ring.left = 0;
             self.rings[at as usize] = ring;
-            let mut call =
-                Call { now, packets: 0, bytes: 0, max_bytes: 0, out: &mut out, drops, wait, busy, dropped: 0 };
+            let mut call = Call {
+                now,
+                packets: 0,
+                bytes: 0,
+                max_bytes: 0,
+                out: &mut out,
+                drops,
+                wait,
+                at: Nanos::MAX,
+                lacks: false,
+                busy,
+                dropped: 0,
+            };
             self.settle(&tree, at, &mut call);
             self.is_active[at as usize] = self.rings[at as usize].len > 0;
             if self.is_active[at as usize] {
@@ -302,7 +318,7 @@ impl Worker {
         if call.dropped > 0 {
             tree.classes.pace.drop_credit(call.dropped);
         }
-        self.starves = !full && !call.is_full() && self.slab.queued() > 0;
+        self.starves = !full && !call.is_full() && call.lacks;
         if full || call.is_full() {
             return BatchEnd::Full;
         }
@@ -326,11 +342,9 @@ impl Worker {
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
-        match wait {
-            u64::MAX => soon,
-            _ if call.busy => tree.classes.pace.time_of(wait, call.now).min(soon),
-            _ => tree.classes.pace.time_of(wait, call.now),
-        }
+        let at = if wait == u64::MAX { call.at } else { tree.classes.pace.time_of(wait, call.now).min(call.at) };
+        let at = if call.busy || at == Nanos::MAX { at.min(soon) } else { at };
+        at.max(call.now.saturating_add(Nanos(1)))
     }
 
     /// Visits the own leaves of the node `at`. Returns false if there was no room for all.
@@ -354,12 +368,18 @@ impl Worker {
             let leaf = ring.pop(&self.leaves);
             ring.left -= 1;
             let own = &mut self.leaves[leaf as usize];
+            let mut held = is_held(tree, leaf, call);
             if own.state != State::On {
-                self.changes.push(leaf);
+                if held {
+                    ring.push_back(&mut self.leaves, leaf);
+                } else {
+                    self.changes.push(leaf);
+                }
                 continue;
             }
             let credit = send(tree, own, &mut self.slab, leaf, ring.v, call);
-            if own.queue.is_empty() && credit >= 0 {
+            held = held || !own.queue.is_empty() && is_held(tree, leaf, call);
+            if (own.queue.is_empty() || held) && credit >= 0 {
                 self.changes.push(leaf);
                 continue;
             }
@@ -370,6 +390,7 @@ impl Worker {
                 break;
             }
             call.busy |= credit > 0;
+            call.lacks |= !own.queue.is_empty() && !held;
             let weight = tree.classes.children[leaf as usize].weight;
             let bytes = credit.unsigned_abs() + 1;
             let (best, of) = ring.least;
@@ -431,8 +452,13 @@ impl Worker {
         for index in first..self.changes.len() {
             let leaf = self.changes[index];
             let own = &self.leaves[leaf as usize];
-            if own.state == State::On && (own.queue.is_empty() || self.forces) {
+            let is_ready = || tree.ceilings.are_ready(tree.ceilings.first(leaf));
+            if own.state == State::On && (own.queue.is_empty() || self.forces || !is_ready()) {
                 done &= self.end(tree, leaf, at, &mut record);
+                let own = &mut self.leaves[leaf as usize];
+                if own.state == State::Off && !own.queue.is_empty() && !self.forces {
+                    own.state = State::Pending;
+                }
             }
         }
         record.distribute(0);
@@ -446,9 +472,9 @@ impl Worker {
         while *first < self.changes.len() {
             let leaf = self.changes[*first];
             let own = &mut self.leaves[leaf as usize];
-            let offer = offer(own, &self.slab, self.number, call);
+            let offer = offer(tree, own, &self.slab, (self.number, leaf), call);
             let slab = &mut self.slab;
-            match tree.classes.start(leaf, (at, top), self.number, offer, || send_all(own, slab, leaf, call)) {
+            match tree.classes.start(leaf, (at, top), self.number, offer, || send_all(tree, own, slab, leaf, call)) {
                 None => return false,
                 Some(Start::Lone) => own.state = State::Off,
                 Some(Start::On) => {
@@ -457,7 +483,10 @@ impl Worker {
                     *first += 1;
                     return true;
                 }
-                Some(Start::Wait(bytes)) => call.wait = call.wait.min(bytes),
+                Some(Start::Wait(bytes)) => {
+                    call.wait = call.wait.min(bytes);
+                    call.lacks = true;
+                }
             }
             *first += 1;
         }
@@ -471,10 +500,10 @@ impl Worker {
         let holders = child.holders();
         if holders == 0 {
             let credit = child.credit(record.v);
-            if let Some(offer) = offer(own, &self.slab, self.number, call)
+            if let Some(offer) = offer(tree, own, &self.slab, (self.number, leaf), call)
                 && tree.classes.may_pass(child, offer, (credit, record.pending), true)
             {
-                let bytes = send_all(own, &mut self.slab, leaf, call);
+                let bytes = send_all(tree, own, &mut self.slab, leaf, call);
                 record.pending -= units(bytes);
                 child.count_lone(record.v, credit, bytes);
                 own.state = State::Off;
@@ -482,6 +511,7 @@ impl Worker {
             }
             if credit < 0 {
                 child.want(self.number);
+                call.lacks = true;
                 call.wait = call.wait.min(tree.classes.bytes(at, missing(record, child.weight, -credit)));
                 return;
             }
@@ -530,6 +560,7 @@ impl Worker {
 fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u128, call: &mut Call<'_>) -> i64 {
     let child = &tree.classes.children[leaf as usize];
     let due = due(v, own.base(), child.weight);
+    let ceiling = tree.ceilings.first(leaf);
     let mut sent = child.sent();
     let excess = (due.wrapping_sub(sent) as i64).saturating_sub(tree.stored);
     if excess > 0 && child.count(sent, excess as u64) {
@@ -543,6 +574,9 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
             return credit;
         }
         let Some(len) = own.queue.head_len() else { return credit };
+        if !tree.ceilings.are_ready(ceiling) {
+            return credit;
+        }
         if !child.count(sent, len.into()) {
             // Another worker has sent from the same leaf.
             sent = child.sent();
@@ -550,26 +584,49 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
             continue;
         }
         sent = sent.wrapping_add(len.into());
+        tree.ceilings.charge(ceiling, len);
         if let Some(packet) = own.queue.dequeue(slab, ClassId(leaf), call.now, call.drops) {
             call.send(packet);
         }
     }
 }
 
-/// Returns the queue of a leaf, if the call has room for all of it.
-fn offer(own: &Own, slab: &PacketSlab, worker: u32, call: &Call<'_>) -> Option<Offer> {
+/// Returns true if a ceiling holds `leaf` back.
+#[inline(always)]
+fn is_held(tree: &SharedTree, leaf: u32, call: &mut Call<'_>) -> bool {
+    let first = tree.ceilings.first(leaf);
+    if first == ceilings::NIL {
+        return false;
+    }
+    let ready = tree.ceilings.wait(first, call.now);
+    call.at = call.at.min(ready.unwrap_or(Nanos::MAX));
+    ready.is_some()
+}
+
+/// Returns the queue of a leaf, if the call has room for all of it. Below a ceiling it is a single packet.
+fn offer(
+    tree: &SharedTree,
+    own: &Own,
+    slab: &PacketSlab,
+    (worker, leaf): (u32, u32),
+    call: &Call<'_>,
+) -> Option<Offer> {
     let Amount { packets, bytes } = own.queue.backlog(slab);
-    let fits = packets <= call.packets as u64 && !call.is_full();
+    let first = tree.ceilings.first(leaf);
+    let may_send = first == ceilings::NIL || packets == 1 && tree.ceilings.are_ready(first);
+    let fits = packets <= call.packets as u64 && !call.is_full() && may_send;
     fits.then_some(Offer { bytes, is_single: packets == 1, worker })
 }
 
 /// Sends the whole queue of a leaf; returns its bytes. An active queue may drop some of it.
-fn send_all(own: &mut Own, slab: &mut PacketSlab, leaf: u32, call: &mut Call<'_>) -> u64 {
+fn send_all(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, call: &mut Call<'_>) -> u64 {
     let before = call.bytes;
     while let Some(packet) = own.queue.dequeue(slab, ClassId(leaf), call.now, call.drops) {
         call.send(packet);
     }
-    call.bytes - before
+    let bytes = call.bytes - before;
+    tree.ceilings.charge(tree.ceilings.first(leaf), bytes as u32);
+    bytes
 }
 
 impl Scheduler for Worker {
@@ -619,6 +676,18 @@ impl Scheduler for Worker {
     ) -> BatchEnd {
         let packets = max_packets.min(room_in(out));
         let (wait, busy, dropped) = (u64::MAX, false, 0);
-        self.serve(&mut Call { now, packets, bytes: 0, max_bytes, out, drops, wait, busy, dropped })
+        self.serve(&mut Call {
+            now,
+            packets,
+            bytes: 0,
+            max_bytes,
+            out,
+            drops,
+            wait,
+            at: Nanos::MAX,
+            lacks: false,
+            busy,
+            dropped,
+        })
     }
 }
