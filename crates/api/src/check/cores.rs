@@ -41,7 +41,7 @@ pub struct ClassOnCores {
     /// Its name.
     pub name: String,
     /// Most bytes by which its service differs from that of a sibling, in proportion to their weights, in any time in which
-    /// both have packets. Absent without siblings.
+    /// both have packets. Absent without siblings, and where a ceiling may hold either back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness_bytes: Option<f64>,
     /// Of a leaf: the bytes by which its service may be below its guarantee while it has packets.
@@ -89,11 +89,21 @@ impl OnCores {
         let limits = cores::Cores { workers: workers.into(), pass, batch, mark, credit, ahead, late: 0 };
         let bounds = CoresBounds::new(tree, limits);
         self.interface_bytes = u64::try_from(bounds.interface()).ok();
+        // Parents come before their children.
+        let mut limited = vec![false; tree.len()];
         for class in tree.classes() {
-            let leaf = tree.is_leaf(class);
+            let above = tree.parent(class).is_some_and(|parent| limited[parent.index()]);
+            limited[class.index()] = above || tree.config(class).ceiling.is_some();
+        }
+        let free = |class: ClassId| !limited[class.index()];
+        if !tree.classes().all(free) {
+            self.notes.push("not computed for classes with a ceiling at or above them: they get less than their share while it holds them back".to_owned());
+        }
+        for class in tree.classes() {
+            let leaf = tree.is_leaf(class) && free(class);
             self.classes.push(ClassOnCores {
                 name: link.names.name(class).to_owned(),
-                fairness_bytes: fairness(link, &bounds, class),
+                fairness_bytes: fairness(link, &bounds, class, &free),
                 guarantee_lag_bytes: leaf.then(|| to_f64(&bounds.guarantee_lag(class))),
                 delay_bound_s: leaf.then(|| to_f64(&bounds.delay(class, head.max_packet.into()))),
             });
@@ -125,9 +135,10 @@ fn refused(link: &LinkFile, error: &SharedError) -> Refused {
 }
 
 /// Returns the bound of Theorem V for `class` and the sibling of the smallest weight, in bytes of `class`.
-fn fairness(link: &LinkFile, bounds: &CoresBounds<'_>, class: ClassId) -> Option<f64> {
+fn fairness(link: &LinkFile, bounds: &CoresBounds<'_>, class: ClassId, free: &impl Fn(ClassId) -> bool) -> Option<f64> {
     let tree = &link.tree;
     let siblings = tree.parent(class).map(|parent| tree.children(parent))?;
-    let other = siblings.iter().copied().filter(|&other| other != class).min_by_key(|&other| tree.weight(other))?;
+    let others = siblings.iter().copied().filter(|&other| other != class && free(other) && free(class));
+    let other = others.min_by_key(|&other| tree.weight(other))?;
     Some(to_f64(&bounds.between(class, other)) * tree.weight(class) as f64)
 }

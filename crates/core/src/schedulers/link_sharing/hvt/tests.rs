@@ -73,7 +73,7 @@ fn a_class_alone_keeps_its_lag_while_its_packet_is_in_transmission() {
     for (class, len) in [(2, 1500), (3, 1500), (1, 64)] {
         hvt.enqueue(Nanos::ZERO, packet(class, len, 0), &mut never);
     }
-    let mut next = |hvt: &mut Hvt| match hvt.dequeue(Nanos::ZERO, &mut never) {
+    let next = |hvt: &mut Hvt| match hvt.dequeue(Nanos::ZERO, &mut never) {
         Dequeued::Packet(packet) => packet.class.0,
         other => panic!("{other:?}"),
     };
