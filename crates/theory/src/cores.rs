@@ -9,8 +9,8 @@
 //! | what the guarantee is short by | [`CoresBounds::guarantee_lag`] |
 //! | delay | [`CoresBounds::delay`] |
 //!
-//! Weights are those of the tree. Bounds are for a link that is busy, and for leaves whose credit is not dropped. Those of delay and
-//! guarantee are for leaves on one core.
+//! Weights are those of the tree. Bounds are for a link that is busy, and for leaves whose credit is not dropped. Those
+//! of delay and guarantee are for leaves on one core.
 
 use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos};
 use num_bigint::BigInt;
@@ -110,8 +110,8 @@ impl<'a> CoresBounds<'a> {
         &share * (self.link() * self.pass() + short + self.owed_above(leaf))
     }
 
-    /// Returns the longest delay of a packet of `leaf` in seconds, with the interface. Its traffic is at most `burst` bytes
-    /// beyond its guarantee.
+    /// Returns the longest delay of a packet of `leaf` in seconds, with the interface. Its traffic is at most `burst`
+    /// bytes beyond its guarantee.
     #[must_use]
     pub fn delay(&self, leaf: ClassId, burst: u64) -> BigRational {
         let own = whole(burst) + whole(u128::from(self.tree.link().max_packet) + u128::from(self.cores.ahead));

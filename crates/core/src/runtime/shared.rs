@@ -1,8 +1,8 @@
 //! One link whose tree of classes several cores share, without a scheduler that all of them enter.
 //!
-//! Each core has a [`Worker`] with leaf queues of its own. The classes' virtual times are shared: the leaves that are on
-//! get their fair shares as time passes, and a worker sends from its own leaves what they have got. `docs/cores.md` has
-//! the algorithm, the theorems and their proofs.
+//! Each core has a [`Worker`] with leaf queues of its own. The classes' virtual times are shared: the leaves that are
+//! on get their fair shares as time passes, and a worker sends from its own leaves what they have got. `docs/cores.md`
+//! has the algorithm, the theorems and their proofs.
 //!
 //! # Names
 //!
@@ -22,8 +22,8 @@
 //!   shared by all cores.
 //! * Virtual times never fall. A packet out of turn makes its class owe, and a class that owes stands still. If virtual
 //!   times fell, a leaf that is alone at a bad time would pay for all its siblings, again and again.
-//! * Tags are kept as bytes since a virtual time. So weights are exact, nothing is divided per packet, and a leaf that is
-//!   on writes one number.
+//! * Tags are kept as bytes since a virtual time. So weights are exact, nothing is divided per packet, and a leaf that
+//!   is on writes one number.
 //!
 //! Latency-critical leaves are not supported: see [`SharedError::Unsupported`].
 //!
@@ -87,10 +87,10 @@ pub use worker::Worker;
 /// The limits of a [`SharedTree`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedConfig {
-    /// Bytes that should stand in the network interface while packets are queued. Below it, a worker that has
-    /// packets without credit makes time pass three times as fast, and below half of it as fast as needed. Above it, time passes by an
-    /// eighth slower. It should be at least what the link
-    /// carries between two calls of a worker: else the link stands still in between. More of it adds to all delays.
+    /// Bytes that should stand in the network interface while packets are queued. Below it, a worker that has packets
+    /// without credit makes time pass three times as fast, and below half of it as fast as needed. Above it, time
+    /// passes by an eighth slower. It should be at least what the link carries between two calls of a worker: else the
+    /// link stands still in between. More of it adds to all delays.
     pub mark: u64,
     /// The credit that all classes together may have. More of it lets a core catch up after a delay, and adds to the
     /// bursts on the wire.
@@ -99,17 +99,17 @@ pub struct SharedConfig {
     /// meanwhile. With little of it, the leaves of a core that has lost its processor lose the share of that time. With
     /// more of it they catch up afterwards, and as much stands in the interface at once.
     pub stored: u64,
-    /// Bytes that a class may owe for packets that leave out of turn, beyond one packet of each child. A leaf within its
-    /// fair share, of which several packets come between two calls, sends them at once with it. Without it, such a leaf
-    /// takes its place among its siblings at each call, which costs a lock, and holds its share until the next. More of
-    /// it lets siblings wait for longer. It may be 0.
+    /// Bytes that a class may owe for packets that leave out of turn, beyond one packet of each child. A leaf within
+    /// its fair share, of which several packets come between two calls, sends them at once with it. Without it, such a
+    /// leaf takes its place among its siblings at each call, which costs a lock, and holds its share until the next.
+    /// More of it lets siblings wait for longer. It may be 0.
     pub ahead: u64,
 }
 
 impl SharedConfig {
-    /// Returns the defaults: 20 us of the link as `mark`, 50 us as `credit` and as `stored`, 2.5 us as `ahead`, and at least
-    /// 4, 8, 8 and 4 largest packets. A core that polls has its next pass within 20 us. A leaf that is late by 50 us is late because its
-    /// core has no processor: what it could catch up with would delay all others.
+    /// Returns the defaults: 20 us of the link as `mark`, 50 us as `credit` and as `stored`, 2.5 us as `ahead`, and at
+    /// least 4, 8, 8 and 4 largest packets. A core that polls has its next pass within 20 us. A leaf that is late by 50
+    /// us is late because its core has no processor: what it could catch up with would delay all others.
     #[must_use]
     pub fn for_link(link: &LinkConfig) -> Self {
         let of = |nanos, packets| link.rate.bytes_in(Nanos(nanos)).max(packets * u64::from(link.max_packet));
@@ -251,8 +251,8 @@ impl SharedTree {
         &self.hierarchy
     }
 
-    /// Returns true if `class` is on: it is the link, or workers have put leaves on that are it or below it, and have not taken all of
-    /// them off. While a class is on, it gets its share of its parent's service.
+    /// Returns true if `class` is on: it is the link, or workers have put leaves on that are it or below it, and have
+    /// not taken all of them off. While a class is on, it gets its share of its parent's service.
     #[must_use]
     pub fn is_on(&self, class: ClassId) -> bool {
         class == ClassId::ROOT || self.classes.children.get(class.index()).is_some_and(|child| child.holders() > 0)
@@ -264,8 +264,8 @@ impl SharedTree {
         self.classes.pace.totals().0
     }
 
-    /// Returns the bytes of credit that were dropped: of leaves with more than [`SharedConfig::stored`], and of the link while no
-    /// class had packets for long.
+    /// Returns the bytes of credit that were dropped: of leaves with more than [`SharedConfig::stored`], and of the
+    /// link while no class had packets for long.
     #[must_use]
     pub fn dropped_credit(&self) -> u64 {
         self.classes.pace.totals().1

@@ -40,7 +40,8 @@ enum Scenario {
     SpreadButOne,
     /// All leaves are greedy, on all cores, one of which has no processor for 3 of 10 milliseconds.
     LateCore,
-    /// A quarter of the leaves are greedy; the others send 4 times their guarantees, on for 10 ms and off for 30 ms on average.
+    /// A quarter of the leaves are greedy; the others send 4 times their guarantees, on for 10 ms and off for 30 ms on
+    /// average.
     OnOff,
     /// One leaf is greedy; the others send 0.9 times their guarantees.
     Trickle,
@@ -232,8 +233,8 @@ fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Se
     }
 }
 
-/// The worst window is 40 packets, and what the link carries between two passes: a leaf whose worker has just made a pass gets
-/// what others would take that make theirs later.
+/// The worst window is 40 packets, and what the link carries between two passes: a leaf whose worker has just made a
+/// pass gets what others would take that make theirs later.
 #[test]
 fn shares_are_those_of_the_fluid_whatever_the_traffic_and_the_lag_of_cores() {
     for gap in [1, 10, 30, 100] {

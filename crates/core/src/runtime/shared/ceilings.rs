@@ -1,15 +1,16 @@
 //! Ceilings: token buckets that all workers fill and charge.
 //!
-//! A packet is sent only while no bucket at its leaf or above it is in debt, and is charged to all of them. Each worker tests a bucket before
-//! it charges one packet, so that N workers overdraw it by N packets at most:
+//! A packet is sent only while no bucket at its leaf or above it is in debt, and is charged to all of them. Each worker
+//! tests a bucket before it charges one packet, so that N workers overdraw it by N packets at most:
 //!
 //! > W(s, t] <= ceiling (t - s) + depth + N L for every interval.
 //!
-//! A leaf below a bucket in debt goes off, unless it owes to its siblings, and comes back when the bucket is out of debt. So its share goes
-//! to others meanwhile, as in the fluid ideal, where a class requests no more than its ceiling.
+//! A leaf below a bucket in debt goes off, unless it owes to its siblings, and comes back when the bucket is out of
+//! debt. So its share goes to others meanwhile, as in the fluid ideal, where a class requests no more than its ceiling.
 //!
-//! One worker at a time fills a bucket, up to its depth, and the others only take: so it never holds more. The level is in bytes, what a byte
-//! lacks is kept. No order with other memory matters: all is `Relaxed`, but for the lock of those that fill.
+//! One worker at a time fills a bucket, up to its depth, and the others only take: so it never holds more. The level is
+//! in bytes, what a byte lacks is kept. No order with other memory matters: all is `Relaxed`, but for the lock of those
+//! that fill.
 
 use alloc::boxed::Box;
 
@@ -134,8 +135,8 @@ impl Ceilings {
     }
 }
 
-/// Returns the depth of the bucket of `class`, in bytes: as configured, or what the ceiling yields in 50 us, and 8 largest packets at least.
-/// A class that gets its service in passes of up to 50 us loses no token then.
+/// Returns the depth of the bucket of `class`, in bytes: as configured, or what the ceiling yields in 50 us, and 8
+/// largest packets at least. A class that gets its service in passes of up to 50 us loses no token then.
 fn depth(tree: &Hierarchy, class: ClassId) -> i64 {
     let config = tree.config(class);
     let least = 8 * u64::from(tree.link().max_packet);

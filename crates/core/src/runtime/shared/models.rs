@@ -66,7 +66,8 @@ fn writers_exclude_each_other() {
     });
 }
 
-/// Random orders of three workers on a small tree: leaves that come and go, packets out of turn, classes that go on and off.
+/// Random orders of three workers on a small tree: leaves that come and go, packets out of turn, classes that go on and
+/// off.
 #[cfg(shuttle)]
 #[test]
 fn workers_in_any_order_neither_lose_nor_make_credit() {

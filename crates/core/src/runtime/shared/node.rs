@@ -7,8 +7,8 @@
 //!
 //! A reader loads the number with `Acquire`, so that it sees the words of that writer or later ones. It loads the words
 //! `Relaxed`. If one of them is of a later writer, the `Acquire` fence behind the words synchronizes with that writer's
-//! `Release` fence, and the second load of the number sees the odd one or a later one: the reader tries again. All words
-//! are atomics. So a torn record is possible before the check, a data race is not.
+//! `Release` fence, and the second load of the number sees the odd one or a later one: the reader tries again. All
+//! words are atomics. So a torn record is possible before the check, a data race is not.
 //!
 //! Fields of [`Child`] that a lock guards are `Relaxed`: the lock of the parent orders them.
 //!
@@ -112,8 +112,8 @@ impl Node {
 pub(super) struct Child {
     base: [AtomicU64; 2],
     sent: AtomicU64,
-    /// Workers that have the leaf on; of an inner class 1 while it is on. In the upper half the number of the worker that
-    /// waits until the class may be on; 0 if none does.
+    /// Workers that have the leaf on; of an inner class 1 while it is on. In the upper half the number of the worker
+    /// that waits until the class may be on; 0 if none does.
     state: AtomicU64,
     /// w: 1 to 2^41; 0 of the root.
     pub(super) weight: u64,
@@ -171,7 +171,8 @@ impl Child {
         }
     }
 
-    /// Counts `bytes` that left out of turn at the parent's virtual time `v`, while the class was off with `credit` units.
+    /// Counts `bytes` that left out of turn at the parent's virtual time `v`, while the class was off with `credit`
+    /// units.
     pub(super) fn count_lone(&self, v: u128, credit: i128, bytes: u64) {
         if credit >= 0 {
             self.set(v, bytes);
@@ -181,8 +182,8 @@ impl Child {
         self.hold(0);
     }
 
-    /// Returns the units that it has at the parent's virtual time `v` and has not used; negative while it owes. `base` is
-    /// not later than `v`.
+    /// Returns the units that it has at the parent's virtual time `v` and has not used; negative while it owes. `base`
+    /// is not later than `v`.
     #[inline(always)]
     pub(super) fn credit(&self, v: u128) -> i128 {
         let (rise, sent) = (v.wrapping_sub(self.base()), self.sent());

@@ -24,8 +24,8 @@
 use super::atomics::{AtomicBool, AtomicU64, Ordering};
 use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
 
-/// R moves no more often than this.
-const TICK: u64 = 100;
+/// R moves no more often than this, in ns: a move takes three cache lines from the other cores.
+const TICK: u64 = 1000;
 /// While there is more than the mark in the interface, R grows by one part in so many less.
 const SLOWS: u64 = 8;
 /// Billionths of a bit in a byte.

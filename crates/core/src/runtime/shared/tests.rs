@@ -161,7 +161,8 @@ fn no_credit_is_lost_or_made() {
     assert!(packets > trees * 100 && idle == trees, "{packets} packets, {idle} trees");
 }
 
-/// Lambda of each class, in bytes: the largest packets of the leaves below it, and `ahead` for each inner class from it down.
+/// Lambda of each class, in bytes: the largest packets of the leaves below it, and `ahead` for each inner class from it
+/// down.
 fn slack(tree: &Hierarchy, config: SharedConfig) -> Vec<i128> {
     let mut slack = std::vec![0; tree.len()];
     for class in (0..tree.len()).rev() {

@@ -96,8 +96,8 @@ impl Classes {
         if at == ROOT { Some(u128::from(self.pace.given()) << 64) } else { self.time(self.node(at).parent) }
     }
 
-    /// Returns the virtual time of the node `at`, or an older one; `None` if writers keep it busy. The parent is read first: its
-    /// time is then at most what belongs to the record, and virtual times only grow.
+    /// Returns the virtual time of the node `at`, or an older one; `None` if writers keep it busy. The parent is read
+    /// first: its time is then at most what belongs to the record, and virtual times only grow.
     #[inline(always)]
     pub(super) fn time(&self, at: u32) -> Option<u128> {
         let clock = self.clock(at)?;
@@ -105,7 +105,8 @@ impl Classes {
         Some(record.after(self.inflow(at, &record, clock)))
     }
 
-    /// Returns the record of the node `at` as of now, for the holder of its lock; `None` if classes above are kept busy.
+    /// Returns the record of the node `at` as of now, for the holder of its lock; `None` if classes above are kept
+    /// busy.
     pub(super) fn now(&self, at: u32) -> Option<Record> {
         let clock = self.clock(at)?;
         let mut record = self.node(at).load();
@@ -154,13 +155,14 @@ impl Classes {
         }
     }
 
-    /// Locks what is above the node `at`, which the caller has locked and which is off, up to the first class that is on, or the root.
+    /// Locks what is above the node `at`, which the caller has locked and which is off, up to the first class that is
+    /// on, or the root.
     pub(super) fn lock_to_on(&self, at: u32) -> Option<u32> {
         self.lock_above(at, |node| self.node(node).load().weight > 0)
     }
 
-    /// Locks what is above the node `at`, which the caller has locked, up to the first class that stays on when `at` goes off, or
-    /// the root.
+    /// Locks what is above the node `at`, which the caller has locked, up to the first class that stays on when `at`
+    /// goes off, or the root.
     fn lock_to_rest(&self, at: u32) -> Option<u32> {
         let mut leaves = None;
         self.lock_above(at, |node| {
@@ -170,8 +172,8 @@ impl Classes {
         })
     }
 
-    /// Returns true if `offer` may leave out of turn: `child` is off and has `credit`, and its parent has `pending` units. A
-    /// single packet may if the child does not owe. More may as long as neither owes more than `ahead` then.
+    /// Returns true if `offer` may leave out of turn: `child` is off and has `credit`, and its parent has `pending`
+    /// units. A single packet may if the child does not owe. More may as long as neither owes more than `ahead` then.
     pub(super) fn may_pass(&self, child: &Child, offer: Offer, (credit, pending): (i128, i128), is_leaf: bool) -> bool {
         let wanted = child.wanted_by();
         // Who waits for an inner class is perhaps another leaf.
@@ -182,8 +184,8 @@ impl Classes {
         offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead
     }
 
-    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to `top`.
-    /// `offer` is its queue, which `send` sends and returns the bytes of. `None` if classes above are kept busy.
+    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to
+    /// `top`. `offer` is its queue, which `send` sends and returns the bytes of. `None` if classes above are kept busy.
     pub(super) fn start(
         &self,
         leaf: u32,
@@ -259,8 +261,9 @@ impl Classes {
         }
     }
 
-    /// Takes `leaf` off, the last that is on below the node `at`, and the node with it. This is the node's record, the caller holds
-    /// its lock, and the leaf does not owe. Returns false, without a change, if others hold locks above it.
+    /// Takes `leaf` off, the last that is on below the node `at`, and the node with it. This is the node's record, the
+    /// caller holds its lock, and the leaf does not owe. Returns false, without a change, if others hold locks above
+    /// it.
     pub(super) fn rest(&self, leaf: u32, at: u32, record: &mut Record) -> bool {
         let leaf = &self.children[leaf as usize];
         let give_back = |record: &mut Record| {
@@ -276,7 +279,8 @@ impl Classes {
             return true;
         }
         let Some(top) = self.lock_to_rest(at) else { return false };
-        // Times from the top down, as all these classes are still on. Only those above `top` can be kept busy by others.
+        // Times from the top down, as all these classes are still on. Only those above `top` can be kept busy by
+        // others.
         let mut from = top;
         let Some(mut upper) = self.now(top) else {
             self.unlock_above(at, top);

@@ -139,11 +139,12 @@ impl Call<'_> {
     }
 }
 
-/// The end of a [`SharedTree`] that one core has: its leaf queues, and what it sends. It is a [`Scheduler`] of the packets
-/// that it was given.
+/// The end of a [`SharedTree`] that one core has: its leaf queues, and what it sends. It is a [`Scheduler`] of the
+/// packets that it was given.
 ///
 /// [`BatchEnd::Idle`] means that no packet is queued here and no leaf is on. [`BatchEnd::WaitUntil`] may also be
-/// returned without packets, while a leaf that has sent its last one still owes for it: it leaves in the call at that time.
+/// returned without packets, while a leaf that has sent its last one still owes for it: it leaves in the call at that
+/// time.
 #[derive(Debug)]
 pub struct Worker {
     tree: Arc<SharedTree>,
@@ -466,8 +467,8 @@ impl Worker {
         done
     }
 
-    /// Serves leaves of the node `at`, which is off, until one is on. `first` is the first change that is not made then. Returns
-    /// false if others kept classes above it busy.
+    /// Serves leaves of the node `at`, which is off, until one is on. `first` is the first change that is not made
+    /// then. Returns false if others kept classes above it busy.
     fn start(&mut self, tree: &SharedTree, at: u32, top: u32, first: &mut usize, call: &mut Call<'_>) -> bool {
         while *first < self.changes.len() {
             let leaf = self.changes[*first];
@@ -493,7 +494,8 @@ impl Worker {
         true
     }
 
-    /// Serves `leaf` out of turn, puts it on, or lets it wait. The node `at` is on, this is its record, its lock is held.
+    /// Serves `leaf` out of turn, puts it on, or lets it wait. The node `at` is on, this is its record, its lock is
+    /// held.
     fn come(&mut self, tree: &SharedTree, leaf: u32, at: u32, record: &mut Record, call: &mut Call<'_>) {
         let own = &mut self.leaves[leaf as usize];
         let child = &tree.classes.children[leaf as usize];
@@ -523,8 +525,8 @@ impl Worker {
         own.set_base(child.base());
     }
 
-    /// Takes `leaf` off, which has no packets, unless it owes. The node `at` is on, this is its record, its lock is held. Returns
-    /// false if others kept classes above it busy.
+    /// Takes `leaf` off, which has no packets, unless it owes. The node `at` is on, this is its record, its lock is
+    /// held. Returns false if others kept classes above it busy.
     fn end(&mut self, tree: &SharedTree, leaf: u32, at: u32, record: &mut Record) -> bool {
         let own = &mut self.leaves[leaf as usize];
         let child = &tree.classes.children[leaf as usize];
@@ -554,8 +556,8 @@ impl Worker {
     }
 }
 
-/// Sends from a leaf that is on while it has credit at the virtual time `v` and the call has room. Returns the credit that it
-/// has left, in whole bytes.
+/// Sends from a leaf that is on while it has credit at the virtual time `v` and the call has room. Returns the credit
+/// that it has left, in whole bytes.
 #[inline(always)]
 fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u128, call: &mut Call<'_>) -> i64 {
     let child = &tree.classes.children[leaf as usize];

@@ -48,8 +48,8 @@ fn play(
     }
 }
 
-/// Runs `threads` workers. At each of `rests` rests the invariants hold, and all siblings that have been on since an earlier
-/// rest are within Theorem V. Returns the worst ratio in thousandths.
+/// Runs `threads` workers. At each of `rests` rests the invariants hold, and all siblings that have been on since an
+/// earlier rest are within Theorem V. Returns the worst ratio in thousandths.
 fn run(threads: usize, rests: u64, seed: u64) -> i128 {
     let random = &mut Random::new(seed);
     let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10_000_000_000).unwrap()));
