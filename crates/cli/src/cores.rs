@@ -1,7 +1,10 @@
 //! The cores that share a link, as arguments.
 
-use fairlink_core::{Cores, MAX_CORES, Split};
+use fairlink_config::scenario::LAG;
+use fairlink_config::units::show_time;
+use fairlink_core::{Cores, MAX_CORES, Nanos, Split};
 
+use crate::args;
 use crate::failure::CliError;
 
 /// Number of cores, and the ways in which they share the link.
@@ -14,6 +17,15 @@ pub(crate) struct CoreArgs {
     /// per-core. `sim` compares several.
     #[arg(long = "split", value_name = "WAY", value_parser = split)]
     splits: Vec<Split>,
+}
+
+/// Reads a time until a core sees what others have done.
+pub(crate) fn lag(text: &str) -> Result<Nanos, String> {
+    let ([least, most], lag) = (LAG, args::time(text)?);
+    if (least..=most).contains(&lag) {
+        return Ok(lag);
+    }
+    Err(format!("{}; the limits are {} and {}", show_time(lag), show_time(least), show_time(most)))
 }
 
 fn split(name: &str) -> Result<Split, String> {

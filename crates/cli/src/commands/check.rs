@@ -13,10 +13,9 @@ use fairlink_core::Leniency;
 use fairlink_core::{ClassId, Nanos};
 use fairlink_lab::figures::tree;
 
-use crate::args;
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
-use crate::cores::CoreArgs;
+use crate::cores::{self, CoreArgs};
 use crate::failure::CliError;
 use crate::human;
 use crate::link::{indented, warn};
@@ -50,7 +49,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     cores: CoreArgs,
     /// Longest time between two looks of a core at its queues, for --split shared.
-    #[arg(long, value_name = "TIME", value_parser = args::time, default_value = "10us")]
+    #[arg(long, value_name = "TIME", value_parser = cores::lag, default_value = "10us")]
     lag: Nanos,
     #[command(flatten)]
     load: LoadArgs,

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
-use fairlink_config::scenario::LAG;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
 use fairlink_lab::expect::{Judged, judge};
@@ -31,7 +30,7 @@ use serde::Serialize;
 use self::load::{Point, Reading};
 use self::trace::Traces;
 use self::watch::Progress;
-use crate::cores::CoreArgs;
+use crate::cores::{self, CoreArgs};
 use crate::failure::CliError;
 use crate::out::{Out, make_directory, note};
 use crate::rows::RowArgs;
@@ -94,7 +93,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     cores: CoreArgs,
     /// Time until a core sees what others have done, 100ns to 1s [default: 10us].
-    #[arg(long, value_name = "TIME", value_parser = lag_of)]
+    #[arg(long, value_name = "TIME", value_parser = cores::lag)]
     lag: Option<Nanos>,
     #[command(flatten)]
     rows: RowArgs,
@@ -113,11 +112,6 @@ fn sweep(text: &str) -> Result<Sweep, String> {
 
 fn warmup_of(text: &str) -> Result<Warmup, String> {
     if text == "auto" { Ok(Warmup::Auto) } else { args::time(text).map(Warmup::Time) }
-}
-
-fn lag_of(text: &str) -> Result<Nanos, String> {
-    let ([least, most], lag) = (LAG, args::time(text)?);
-    if (least..=most).contains(&lag) { Ok(lag) } else { Err(format!("{lag}; the limits are {least} and {most}")) }
 }
 
 fn window_of(text: &str) -> Result<Nanos, String> {
