@@ -290,9 +290,9 @@ fn a_core_that_stops_leaves_the_link_to_the_others() {
     let (one, other) = (run.below[leaves[0].index()], run.below[leaves[1].index()]);
     for micros in 20_000..30_000 {
         run.now = Nanos::from_micros(micros);
-        for worker in 0..2 {
-            while run.workers[worker].class_backlog(leaves[worker]).packets < 100 {
-                run.enqueue(worker, leaves[worker], 1500);
+        for (worker, &leaf) in leaves[..2].iter().enumerate() {
+            while run.workers[worker].class_backlog(leaf).packets < 100 {
+                run.enqueue(worker, leaf, 1500);
             }
             let _ = run.dequeue(worker, 64);
         }
