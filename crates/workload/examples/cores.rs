@@ -1,15 +1,15 @@
 //! Nanoseconds for a packet through one tree that several threads share, memory to memory, beside `hls` on one thread.
 //!
 //! ```text
-//! cargo run --release -p fairlink-workload --example cores -- [THREADS] [SECONDS]
+//! cargo run --release -p fairlink-workload --example cores -- [THREADS] [SECONDS] [WORDS]
 //! ```
 //!
 //! Each thread has 1,024 leaves of its own, in batches of 32. A packet that was sent comes back to the same leaf
 //! (`backlogged`, 4 packets each), or to a random leaf of the thread (`churn`, half a packet each). The classes above
 //! the leaves belong to one thread each, or all threads have leaves in all of them. The link has 1 Tbit/s, so that the
 //! processors are the limit. Printed are the median and the least of segments of 2,000,000 packets, in time on a
-//! processor as Linux counts it, in steps of up to 4 ms. A thread that is ahead of the others waits for its share: its
-//! calls that send nothing count.
+//! processor as Linux counts it, in steps of up to 4 ms. WORDS: only lines with all of them. A thread that is ahead of
+//! the others waits for its share: its calls that send nothing count.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -187,17 +187,22 @@ fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let most: usize = args.next().map_or(Ok(2), |threads| threads.parse())?;
     let time = Duration::from_secs_f64(args.next().map_or(Ok(2.0), |seconds| seconds.parse())?);
+    let words: Vec<String> = args.collect();
+    let print = |title: String, run: &dyn Fn() -> Result<Vec<Segment>, Failure>| -> Result<(), Failure> {
+        if words.iter().all(|word| title.contains(word.as_str())) {
+            println!("{title}: {}", summary(&run()?));
+        }
+        Ok(())
+    };
     for churn in [false, true] {
         let pattern = if churn { "churn" } else { "backlogged" };
         for name in ["hls", "hvt"] {
-            println!("{pattern}, {name}, 1 thread: {}", summary(&alone(name, churn, time)?));
+            print(format!("{pattern}, {name}, 1 thread"), &|| alone(name, churn, time))?;
         }
         for classes in [Classes::Apart(8), Classes::Own(8), Classes::Common(8), Classes::Common(1)] {
             for threads in 1..=most {
-                println!(
-                    "{pattern}, classes {classes:?}, {threads} threads: {}",
-                    summary(&shared(threads, classes, churn, time)?)
-                );
+                let title = format!("{pattern}, classes {classes:?}, {threads} threads");
+                print(title, &|| shared(threads, classes, churn, time))?;
             }
         }
     }

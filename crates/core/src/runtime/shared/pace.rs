@@ -89,6 +89,14 @@ impl Pace {
         }
     }
 
+    /// Starts all counts at `bytes`.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn start_at(&self, bytes: u64) {
+        self.given.0.store(bytes, Ordering::Relaxed);
+        self.spent.sent.store(bytes, Ordering::Relaxed);
+        self.clock.carried.store(bytes, Ordering::Relaxed);
+    }
+
     /// Returns R. A reader may use an older one, which is lower. `Acquire`: no record is read before it. With an older
     /// record the virtual time of a class would be ahead.
     #[inline(always)]

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::contract::{Amount, BatchEnd, ClassConfig, DropReason, Packet, Rate, Scheduler, Share};
+use crate::contract::{Amount, BatchEnd, ClassConfig, DropReason, Packet, QueueKind, Rate, Scheduler, Share};
 
 mod threads;
 
@@ -59,6 +59,8 @@ struct Run {
     /// By worker and leaf: handles in their order.
     queued: Vec<Vec<std::collections::VecDeque<(u64, u32)>>>,
     sent: u64,
+    /// Where the shared counts began.
+    start: u64,
     /// Bytes sent below each class.
     below: Vec<u64>,
 }
@@ -69,7 +71,18 @@ impl Run {
         let shared = SharedTree::new(tree, config).unwrap();
         let queued = (0..workers).map(|_| (0..classes).map(|_| Default::default()).collect()).collect();
         let workers = (0..workers).map(|_| shared.worker().unwrap()).collect();
-        Self { shared, workers, now: Nanos::ZERO, handle: 0, queued, sent: 0, below: std::vec![0; classes] }
+        Self { shared, workers, now: Nanos::ZERO, handle: 0, queued, sent: 0, start: 0, below: std::vec![0; classes] }
+    }
+
+    /// Starts all counts and virtual times shortly before they wrap.
+    fn start_before_the_wrap(&mut self) {
+        self.start = u64::MAX - 100_000;
+        self.shared.classes.pace.start_at(self.start);
+        let time = |at: usize| if at == 0 { u128::from(self.start) << 64 } else { u128::MAX - (1 << 70) };
+        for (at, node) in self.shared.classes.nodes.iter().enumerate() {
+            let record = record::Record { v: u128::MAX - (1 << 70), parent: time(at), ..record::Record::default() };
+            node.store(&record);
+        }
     }
 
     fn enqueue(&mut self, worker: usize, class: ClassId, len: u32) {
@@ -92,7 +105,7 @@ impl Run {
                 class = self.shared.hierarchy().parent(at);
             }
         }
-        assert_eq!(self.shared.sent(), self.sent);
+        assert_eq!(self.shared.sent().wrapping_sub(self.start), self.sent);
         let mut backlog = Amount::ZERO;
         self.queued[worker].iter().flatten().for_each(|&(_, len)| backlog.count(len));
         assert_eq!(self.workers[worker].backlog(), backlog);
@@ -110,7 +123,8 @@ impl Run {
     }
 }
 
-/// Bytes given = bytes sent + credit, to the unit, after every call, in 1,000 random trees; and all packets leave.
+/// Bytes given = bytes sent + credit, to the unit, after every call, in 1,000 random trees; and all packets leave. In
+/// every second tree all numbers wrap.
 #[test]
 fn no_credit_is_lost_or_made() {
     let trees = std::env::var("FAIRLINK_TREES").map_or(1000, |trees| trees.parse().unwrap());
@@ -128,6 +142,9 @@ fn no_credit_is_lost_or_made() {
         };
         let cores = 1 + random.below(8) as usize;
         let mut run = Run::new(tree, config, cores);
+        if seed % 2 == 1 {
+            run.start_before_the_wrap();
+        }
         // Leaves with one core, and those with any.
         let home: Vec<Option<usize>> =
             leaves.iter().map(|_| (!random.one_in(3)).then(|| random.below(cores as u64) as usize)).collect();
@@ -290,7 +307,7 @@ fn a_core_that_stops_leaves_the_link_to_the_others() {
     let (one, other) = (run.below[leaves[0].index()], run.below[leaves[1].index()]);
     for micros in 20_000..30_000 {
         run.now = Nanos::from_micros(micros);
-        for (worker, &leaf) in leaves.iter().enumerate().take(2) {
+        for (worker, &leaf) in leaves[..2].iter().enumerate() {
             while run.workers[worker].class_backlog(leaf).packets < 100 {
                 run.enqueue(worker, leaf, 1500);
             }
@@ -378,4 +395,51 @@ fn what_cannot_be_honoured_is_refused_with_the_reason() {
     assert!(reason.contains("no core can recall them"));
     let priority = refused(ClassConfig { priority: Some(1), ..ClassConfig::default() });
     assert!(matches!(priority, Some(SharedError::Unsupported { feature: Feature::Priority, .. })));
+}
+
+/// Queues that drop packets by themselves, and hosts that share a leaf: every packet leaves or is dropped, once.
+#[test]
+fn active_queues_drop_and_nothing_is_lost() {
+    let (mut lost, mut gone) = (0u64, 0u64);
+    for seed in 0..100 {
+        let random = &mut Random::new(seed ^ 0xC0DE1);
+        let tree = random_tree(random);
+        let kinds = [QueueKind::Fifo, QueueKind::CoDel, QueueKind::FqCoDel];
+        let change = |_: ClassId, config: &mut ClassConfig| {
+            config.queue = kinds[random.below(3) as usize];
+            config.limits.packets = 30;
+        };
+        let tree = tree.rebuilt(tree.link(), change).unwrap();
+        let leaves = tree.leaves().to_vec();
+        let shared =
+            SharedTree::new(tree, SharedConfig { mark: 9000, credit: 20_000, stored: 9000, ahead: 6000 }).unwrap();
+        let mut workers: Vec<Worker> = (0..3).map(|_| shared.worker().unwrap()).collect();
+        let (mut came, mut went, mut dropped) = (0u64, 0u64, 0u64);
+        let mut out = Vec::with_capacity(64);
+        for step in 0..3000u64 {
+            let now = Nanos::from_micros(step * 10);
+            let worker = &mut workers[random.below(3) as usize];
+            let mut drops = |_: Nanos, _: Packet, _: DropReason| dropped += 1;
+            for _ in 0..random.below(6) {
+                let class = leaves[random.below(leaves.len() as u64) as usize];
+                let handle = crate::contract::flow_bits(random.below(40) as u32);
+                worker.enqueue(now, Packet { handle, len: 64 + random.below(1437) as u32, class }, &mut drops);
+                came += 1;
+            }
+            let _ = worker.dequeue_batch(now, 1 + random.below(8) as usize, u64::MAX, &mut out, &mut drops);
+            if random.one_in(300) {
+                worker.purge(now, &mut drops);
+                assert_eq!(worker.backlog(), Amount::ZERO);
+            }
+            went += out.drain(..).count() as u64;
+            let queued: u64 = workers.iter().map(|worker| worker.backlog().packets).sum();
+            assert_eq!(came, went + dropped + queued, "seed {seed}");
+            shared.check_invariants().unwrap();
+        }
+        drop(workers);
+        shared.check_invariants().unwrap();
+        assert!(leaves.iter().all(|&leaf| !shared.is_on(leaf)));
+        (lost, gone) = (lost + dropped, gone + went);
+    }
+    assert!(lost > 10_000 && gone > 100_000, "{lost} dropped, {gone} sent");
 }

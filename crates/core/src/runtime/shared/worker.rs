@@ -70,12 +70,35 @@ struct Ring {
     left: u32,
     /// Virtual time as read last.
     v: u128,
-    /// The least deficit per weight of the leaves that had no credit: bytes and weight. No bytes: none.
+    /// The least deficit per weight at `v` of the leaves that had no credit: bytes and weight. No bytes: none.
     least: (u64, u64),
+    /// True while all leaves that the current visit has seen are on and without credit.
+    all_lack: bool,
+    /// True if that was so at the end of the last visit, and no leaf has come since: none can send before one has credit.
+    is_quiet: bool,
+    /// True if one of them has packets.
+    lacks: bool,
 }
 
 impl Ring {
-    const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0, left: 0, v: 0, least: (0, 0) };
+    const EMPTY: Self = Self {
+        head: NIL,
+        tail: NIL,
+        len: 0,
+        left: 0,
+        v: 0,
+        least: (0, 0),
+        all_lack: false,
+        is_quiet: false,
+        lacks: false,
+    };
+
+    /// Returns the units that the leaf with the least deficit lacks at `v`; 0 if it may have credit.
+    fn lacking(&self, v: u128) -> i128 {
+        let (bytes, weight) = self.least;
+        let got = v.wrapping_sub(self.v).checked_mul(u128::from(weight)).and_then(|got| i128::try_from(got).ok());
+        (units(bytes) - got.unwrap_or(i128::MAX)).max(0)
+    }
 
     fn push_back(&mut self, leaves: &mut [Own], leaf: u32) {
         leaves[leaf as usize].next = NIL;
@@ -242,7 +265,9 @@ impl Worker {
     /// Puts a leaf at the end of its ring.
     fn put_in_ring(&mut self, leaf: u32) {
         let at = self.tree.classes.children[leaf as usize].parent;
-        self.rings[at as usize].push_back(&mut self.leaves, leaf);
+        let ring = &mut self.rings[at as usize];
+        ring.push_back(&mut self.leaves, leaf);
+        (ring.all_lack, ring.is_quiet) = (false, false);
         if !self.is_active[at as usize] {
             self.is_active[at as usize] = true;
             self.active.push(at);
@@ -267,7 +292,7 @@ impl Worker {
                     own.state = State::Off;
                 }
             }
-            ring.left = 0;
+            (ring.left, ring.is_quiet) = (0, false);
             self.rings[at as usize] = ring;
             let mut call = Call {
                 now,
@@ -333,13 +358,13 @@ impl Worker {
     fn next_time(&self, tree: &SharedTree, call: &Call<'_>) -> Nanos {
         let mut wait = call.wait;
         for &at in self.active.iter() {
-            let (bytes, weight) = self.rings[at as usize].least;
-            if bytes > 0
-                && let Some(record) = tree.classes.node(at).read()
+            let ring = &self.rings[at as usize];
+            if ring.least.0 > 0
+                && let (Some(record), Some(v)) = (tree.classes.node(at).read(), tree.classes.time(at))
             {
                 // Negative pending units were not part of the virtual time that was read.
                 let record = Record { pending: 0, ..record };
-                wait = wait.min(tree.classes.bytes(at, missing(&record, weight, units(bytes))));
+                wait = wait.min(tree.classes.bytes(at, missing(&record, ring.least.1, ring.lacking(v))));
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
@@ -352,9 +377,15 @@ impl Worker {
     fn visit(&mut self, tree: &SharedTree, at: u32, call: &mut Call<'_>) -> bool {
         let mut ring = self.rings[at as usize];
         if ring.left == 0 {
-            ring.left = ring.len;
-            ring.least = (0, 0);
-            match tree.classes.time(at) {
+            let time = tree.classes.time(at);
+            if ring.is_quiet && time.is_none_or(|v| ring.lacking(v) > 0) {
+                call.lacks |= ring.lacks;
+                call.busy |= time.is_none();
+                return true;
+            }
+            (ring.left, ring.least) = (ring.len, (0, 0));
+            (ring.all_lack, ring.is_quiet, ring.lacks) = (true, false, false);
+            match time {
                 Some(v) => ring.v = v,
                 // With the virtual time of the last visit no leaf sends too much.
                 None => call.busy = true,
@@ -371,6 +402,7 @@ impl Worker {
             let own = &mut self.leaves[leaf as usize];
             let mut held = is_held(tree, leaf, call);
             if own.state != State::On {
+                ring.all_lack = false;
                 if held {
                     ring.push_back(&mut self.leaves, leaf);
                 } else {
@@ -380,7 +412,9 @@ impl Worker {
             }
             let credit = send(tree, own, &mut self.slab, leaf, ring.v, call);
             held = held || !own.queue.is_empty() && is_held(tree, leaf, call);
+            ring.all_lack &= credit <= 0 && !held;
             if (own.queue.is_empty() || held) && credit >= 0 {
+                ring.all_lack = false;
                 self.changes.push(leaf);
                 continue;
             }
@@ -391,7 +425,7 @@ impl Worker {
                 break;
             }
             call.busy |= credit > 0;
-            call.lacks |= !own.queue.is_empty() && !held;
+            ring.lacks |= !own.queue.is_empty() && !held;
             let weight = tree.classes.children[leaf as usize].weight;
             let bytes = credit.unsigned_abs() + 1;
             let (best, of) = ring.least;
@@ -400,6 +434,8 @@ impl Worker {
             }
             ring.push_back(&mut self.leaves, leaf);
         }
+        call.lacks |= ring.lacks;
+        ring.is_quiet = done && ring.all_lack;
         self.rings[at as usize] = ring;
         if !self.changes.is_empty() {
             self.settle(tree, at, call);
