@@ -92,7 +92,7 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
     for (args, says) in [
         (&["sim", &one, "--split", "hub"][..], "this link has 1 core; add --cores N, or cores = N to [link]"),
         (&["sim", &one, "--cores", "2", "--split", "half"], "one, hub, shared, equal, cake-mq, per-core"),
-        (&["sim", &one, "--cores", "2", "--lag", "10ns"], "10ns; the limits are 100ns and 1s"),
+        (&["sim", &one, "--cores", "2", "--lag", "10ns"], "10 ns; the limits are 100 ns and 1 s"),
         (&["check", &several, "--split", "hub", "--split", "shared"], "only `sim` compares several ways"),
         (&["check", &critical, "--split", "shared"], "\"b\" has latency_critical, which several cores cannot honour"),
         (&["sim", &critical, "--split", "shared"], "class b has latency_critical"),
