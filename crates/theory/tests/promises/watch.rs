@@ -175,7 +175,12 @@ impl<'a> Fairness<'a> {
 
     /// Looks at all pairs.
     pub(crate) fn look(&mut self) {
-        let share = |class: ClassId| self.tree.share_all_busy(class) as f64;
+        // Of classes with tiny shares of the link only the weights are exact.
+        let by_clocks = matches!(self.info.promises.fairness, Some(Kind::Clocks(_)));
+        let share = |class: ClassId| match by_clocks {
+            true => self.tree.weight(class) as f64,
+            false => self.tree.share_all_busy(class) as f64,
+        };
         for Pair { siblings, range } in &mut self.pairs {
             let (one, other) = *siblings;
             if self.backlog[one.index()] == 0 || self.backlog[other.index()] == 0 {
@@ -211,7 +216,8 @@ impl<'a> Fairness<'a> {
                         continue;
                     };
                     let parent = self.tree.parent(one).expect("a sibling");
-                    of_one / share(one) + of_other / share(other) - 2.0 * f64::from(LINK.1) / share(parent)
+                    let all = self.tree.children_weight(parent) as f64;
+                    of_one / share(one) + of_other / share(other) - 2.0 * f64::from(LINK.1) / all
                 }
                 (Some(Kind::PacketEach), None) => f64::from(LINK.1) / share(one) + f64::from(LINK.1) / share(other),
                 _ => continue,
