@@ -73,6 +73,7 @@ mod models;
 mod node;
 mod pace;
 mod record;
+mod ring;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod tree;

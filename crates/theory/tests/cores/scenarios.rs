@@ -10,8 +10,11 @@ use fairlink_core::{
     ClassConfig, ClassId, DropReason, Hierarchy, LinkConfig, Nanos, Packet, Rate, Scheduler, Share, SharedConfig,
     SharedTree, Worker,
 };
+use fairlink_theory::cores::{Cores, CoresBounds};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::to_f64;
+use num_rational::BigRational;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -64,6 +67,8 @@ struct Seen {
     share: f64,
     /// Most packets in the interface, and the least while the link should be busy.
     unsent: (f64, f64),
+    /// The interface, and the service of greedy leaves below their guarantees: the worst, as parts of the bounds.
+    bounds: (f64, f64),
 }
 
 struct Random(ChaCha8Rng);
@@ -122,6 +127,8 @@ fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Se
     let mut on: Vec<bool> = (0..LEAVES).map(|_| random.unit() < 0.25).collect();
     let mut until: Vec<f64> = (0..LEAVES).map(|_| random.exponential(20_000.0)).collect();
 
+    // What greedy leaves have sent below their guarantees since the worst time to begin, and the most credit of all classes.
+    let (mut lag, mut worst_lag, mut most_credit) = ([0.0f64; LEAVES], [0.0f64; LEAVES], 0i64);
     let mut fluid = [0.0; LEAVES];
     let (mut ideal, mut got, mut arrived) = ([0.0; LEAVES], [0.0; LEAVES], [0.0; LEAVES]);
     let (mut low, mut high) = ([f64::MAX; LEAVES], [f64::MIN; LEAVES]);
@@ -194,7 +201,16 @@ fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Se
             let most = 4 * (now - last[core]).clamp(1, gap);
             (last[core], next[core]) = (now, now + 1 + random.below(gap));
             let _ = workers[core].dequeue_batch(at, most, u64::MAX, &mut out, &mut none);
-            wire.extend(out.drain(..).map(|packet| packet.handle as usize));
+            most_credit = most_credit.max(shared.credit(ClassId::ROOT));
+            for packet in out.drain(..) {
+                let leaf = packet.handle as usize;
+                lag[leaf] = (lag[leaf] - L).max(0.0);
+                wire.push_back(leaf);
+            }
+        }
+        for leaf in 0..LEAVES {
+            lag[leaf] += guarantee[leaf];
+            worst_lag[leaf] = worst_lag[leaf].max(lag[leaf]);
         }
         let mut room = C;
         while let Some(&leaf) = wire.front() {
@@ -221,6 +237,19 @@ fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Se
     }
     let sum = |values: &[f64; LEAVES]| values.iter().sum::<f64>();
     let share = |leaf: usize| (got[leaf] - from_got[leaf]) / (ideal[leaf] - from_ideal[leaf]);
+    let cores = Cores {
+        workers: CORES as u32,
+        pass: Nanos::from_micros(gap as u64),
+        batch: 4 * gap as u64 * u64::from(LEN),
+        mark: config.mark,
+        credit: config.credit,
+        ahead: config.ahead,
+        late: (most_credit.max(0) as u64).saturating_sub(config.credit),
+    };
+    let bounds = CoresBounds::new(&tree, cores);
+    let keeps = |leaf: &usize| greedy[*leaf] && !spread(*leaf);
+    let part = |leaf: usize| worst_lag[leaf] / to_f64(&bounds.guarantee_lag(leaves[leaf]));
+    let lag = (0..LEAVES).filter(keeps).map(part).fold(0.0, f64::max);
     Seen {
         total: (sum(&got) - sum(&from_got)) / (sum(&ideal) - sum(&from_ideal)),
         window: (0..LEAVES).map(|leaf| (high[leaf] - low[leaf]) / L).fold(0.0, f64::max),
@@ -230,6 +259,7 @@ fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Se
             .map(share)
             .fold(f64::MAX, f64::min),
         unsent,
+        bounds: (unsent.0 * L / to_f64(&BigRational::from_integer(bounds.interface().into())), lag),
     }
 }
 
@@ -247,10 +277,11 @@ fn shares_are_those_of_the_fluid_whatever_the_traffic_and_the_lag_of_cores() {
         for scenario in ALL {
             // Packets that are queued at the ends count less in a longer run.
             let seen = run(scenario, gap, if gap < 100 { 100_000 } else { 400_000 }, config);
+            assert!(seen.bounds.0 <= 1.0 && seen.bounds.1 <= 1.0, "{scenario:?} {apart:.1}: {seen:?}");
             println!(
                 "passes up to {apart:.1} L apart, {scenario:?}: total {:.4}, worst window {:.1} L, least share {:.4}, \
-                 interface {:.0} to {:.0} L",
-                seen.total, seen.window, seen.share, seen.unsent.1, seen.unsent.0
+                 interface {:.0} to {:.0} L; {:.2} of its bound, guarantees {:.2}",
+                seen.total, seen.window, seen.share, seen.unsent.1, seen.unsent.0, seen.bounds.0, seen.bounds.1
             );
             assert!(seen.total >= 0.998, "{scenario:?} {apart:.1}: {seen:?}");
             assert!(seen.share >= 0.99, "{scenario:?} {apart:.1}: {seen:?}");

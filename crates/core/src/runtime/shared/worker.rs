@@ -13,122 +13,19 @@ use super::atomics::spin_loop;
 use super::ceilings;
 use super::node::due;
 use super::record::{Record, units, whole_debt};
+use super::ring::{NIL, Own, Ring, State};
 use super::tree::{Offer, Start, missing};
 use super::{SharedError, SharedTree};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Nanos, OutOfMemory, Packet, Scheduler, room_in,
 };
 use crate::parts::memory::{Queue, Stack, filled, room, slice};
-use crate::queue::{LeafQueue, PacketSlab};
+use crate::queue::PacketSlab;
 
-const NIL: u32 = u32::MAX;
 /// Attempts to count a packet of a leaf that other workers send from, too.
 const TRIES: u32 = 8;
 /// Time until another attempt at a lock.
 const SHORTLY: Nanos = Nanos(200);
-
-/// The state of a leaf on this worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It has no packets here, and is in no list.
-    Off,
-    /// It has packets and is not on, as far as this worker is concerned.
-    Pending,
-    /// It is on.
-    On,
-}
-
-/// A leaf as this worker has it, on one cache line.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Own {
-    queue: LeafQueue,
-    base: [u64; 2],
-    next: u32,
-    state: State,
-}
-
-const _: () = assert!(size_of::<Own>() == 64);
-
-impl Own {
-    const fn base(&self) -> u128 {
-        self.base[0] as u128 | (self.base[1] as u128) << 64
-    }
-
-    const fn set_base(&mut self, base: u128) {
-        self.base = [base as u64, (base >> 64) as u64];
-    }
-}
-
-/// The own leaves of an inner class that are not off: a ring.
-#[derive(Clone, Copy, Debug)]
-struct Ring {
-    head: u32,
-    tail: u32,
-    len: u32,
-    /// Leaves that the current visit has still to look at; 0 between visits.
-    left: u32,
-    /// Virtual time as read last.
-    v: u128,
-    /// The least deficit per weight at `v` of the leaves that had no credit: bytes and weight. No bytes: none.
-    least: (u64, u64),
-    /// True while all leaves that the current visit has seen are on and without credit.
-    all_lack: bool,
-    /// True if that was so at the end of the last visit, and no leaf has come since: none can send before one has credit.
-    is_quiet: bool,
-    /// True if one of them has packets.
-    lacks: bool,
-}
-
-impl Ring {
-    const EMPTY: Self = Self {
-        head: NIL,
-        tail: NIL,
-        len: 0,
-        left: 0,
-        v: 0,
-        least: (0, 0),
-        all_lack: false,
-        is_quiet: false,
-        lacks: false,
-    };
-
-    /// Returns the units that the leaf with the least deficit lacks at `v`; 0 if it may have credit.
-    fn lacking(&self, v: u128) -> i128 {
-        let (bytes, weight) = self.least;
-        let got = v.wrapping_sub(self.v).checked_mul(u128::from(weight)).and_then(|got| i128::try_from(got).ok());
-        (units(bytes) - got.unwrap_or(i128::MAX)).max(0)
-    }
-
-    fn push_back(&mut self, leaves: &mut [Own], leaf: u32) {
-        leaves[leaf as usize].next = NIL;
-        match self.tail {
-            NIL => self.head = leaf,
-            tail => leaves[tail as usize].next = leaf,
-        }
-        self.tail = leaf;
-        self.len += 1;
-    }
-
-    fn push_front(&mut self, leaves: &mut [Own], leaf: u32) {
-        leaves[leaf as usize].next = self.head;
-        if self.head == NIL {
-            self.tail = leaf;
-        }
-        self.head = leaf;
-        self.len += 1;
-    }
-
-    fn pop(&mut self, leaves: &[Own]) -> u32 {
-        let leaf = self.head;
-        self.head = leaves[leaf as usize].next;
-        if self.head == NIL {
-            self.tail = NIL;
-        }
-        self.len -= 1;
-        leaf
-    }
-}
 
 /// The room of a call, and what it has sent.
 struct Call<'a> {
