@@ -20,6 +20,9 @@ use crate::{Used, pick};
 const NS_PER_BYTE: u64 = 800;
 const MOST_ARRIVALS: usize = 150;
 
+/// A part of a bound to come close to, and its name.
+type Goal = (&'static str, fn(&Used) -> f64);
+
 /// A packet: time, leaf, length.
 type Arrival = (u64, usize, u32);
 
@@ -167,7 +170,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn an_adversary_breaks_no_bound_of_virtual_times_at_each_class() {
     let (steps, starts) = (number("FAIRLINK_STEPS", 60), number("FAIRLINK_STARTS", 12));
     for info in SCHEDULERS.iter().filter(|info| matches!(info.promises.fairness, Some(Kind::Clocks(_)))) {
-        let goals: [(&str, fn(&Used) -> f64); 3] =
+        let goals: [Goal; 3] =
             [("fairness", |used| used.fairness), ("delay", |used| used.delay), ("urgent", |used| used.urgent)];
         let mut found = [[0.0f64; 2]; 3];
         for start in 0..starts {
