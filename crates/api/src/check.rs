@@ -1,5 +1,7 @@
 //! Checks a link file and computes the promises of its scheduler.
 
+#[cfg(feature = "cores")]
+pub(crate) mod cores;
 pub(crate) mod theorems;
 
 use std::collections::HashSet;
@@ -22,6 +24,8 @@ use crate::admission::Admission;
 use crate::refused::{ProblemReport, Refused};
 use crate::rows::Each;
 use crate::tree::{class_report, terms};
+#[cfg(feature = "cores")]
+use cores::OnCores;
 use theorems::{Load, Theorems};
 
 /// A bound beyond this time is of no use to anybody: 1 minute, in seconds.
@@ -72,6 +76,10 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// A scheduler with the same shares and shorter delay bounds, if those of some leaves are long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter_delays: Option<ShorterDelays>,
+    /// The bounds on several cores, if several share the link.
+    #[cfg(feature = "cores")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_cores: Option<OnCores>,
     /// Warnings.
     pub problems: Vec<ProblemReport>,
 }
@@ -155,6 +163,9 @@ pub struct Checked {
     pub gateway_bps: Option<u64>,
     /// Effect of a flood on the gateway on this machine, if it was requested.
     pub flood: Option<Flood>,
+    /// The bounds on several cores, if they were computed.
+    #[cfg(feature = "cores")]
+    pub on_cores: Option<OnCores>,
     /// Warnings.
     pub warnings: Vec<Problem>,
 }
@@ -193,7 +204,19 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     warnings.extend(unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::for_link(&link, &options.load)?;
     let busy = busy(&link, &unreachable);
-    Ok(Checked { link, promised, busy, theorems, memory_bytes, unreachable, gateway_bps: None, flood: None, warnings })
+    Ok(Checked {
+        link,
+        promised,
+        busy,
+        theorems,
+        memory_bytes,
+        unreachable,
+        gateway_bps: None,
+        flood: None,
+        #[cfg(feature = "cores")]
+        on_cores: None,
+        warnings,
+    })
 }
 
 impl Checked {
@@ -278,6 +301,8 @@ impl Checked {
             flood: self.flood.clone(),
             longest_piece_bytes: Some(self.link.longest_piece()).filter(|&bytes| bytes > 0),
             shorter_delays: self.shorter_delays(),
+            #[cfg(feature = "cores")]
+            on_cores: self.on_cores.clone(),
             problems: self.warnings.iter().map(ProblemReport::from).collect(),
         })
     }

@@ -34,6 +34,8 @@ mod simulate;
 mod tree;
 
 pub use admission::Admission;
+#[cfg(feature = "cores")]
+pub use check::cores::{ClassOnCores, OnCores};
 pub use check::theorems::{AsPrinted, InnerCurve, Load, MeanDelayEstimate, Theorems, VirtualTimes};
 pub use check::{
     CheckDoc, CheckOptions, Checked, Flood, RefusedDoc, ShorterDelays, USEFUL_S, check, class_bounds, share_warnings,

@@ -1,7 +1,7 @@
 //! Scenario files as they are simulated.
 
 use fairlink_config::{LinkFile, PoolSpec, RouteSpec, Scenario};
-use fairlink_sim::{Change, Hop, LinkPool, Links, Route};
+use fairlink_sim::{Change, CoreModel, Hop, LinkPool, Links, Route};
 
 /// Returns the links of a scenario file for the simulator.
 #[must_use]
@@ -16,6 +16,7 @@ pub fn links_of(file: &Scenario) -> Links {
         warmup: file.warmup,
         seed: file.seed,
         changes: Vec::new(),
+        cores: CoreModel { cores: link.cores, lag: file.lag.unwrap_or(CoreModel::LAG) },
     };
     let change = |change: &fairlink_config::Change| Change {
         at: change.at,

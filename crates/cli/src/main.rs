@@ -12,6 +12,7 @@ mod args;
 mod capacity;
 mod cli;
 mod commands;
+mod cores;
 mod examples;
 mod failure;
 #[cfg(target_os = "linux")]

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use fairlink_core::{
-    BuildError, ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, QueueLimits, Rate, SchedulerInfo,
-    Shortfall, WhenFull, registry,
+    BuildError, ClassId, Cores, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, QueueLimits, Rate,
+    SchedulerInfo, Shortfall, WhenFull, registry,
 };
 use fairlink_schema::keys::LinkKey;
 pub use fairlink_schema::keys::{MAX_MEMORY, MAX_OVERHEAD};
@@ -54,8 +54,8 @@ pub const KERNEL_HTB_LEVELS: usize = 8;
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
 /// Keys of a document: a link file or a scenario.
-pub(crate) const DOCUMENT_KEYS: [&str; 11] =
-    ["link", "class", "duration", "warmup", "seed", "source", "change", "peer", "pool", "propagation", "expect"];
+pub(crate) const DOCUMENT_KEYS: [&str; 12] =
+    ["link", "class", "duration", "warmup", "seed", "source", "change", "peer", "pool", "propagation", "expect", "lag"];
 
 /// Strictness and scheduler for reading a file.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,8 @@ pub struct LinkFile {
     pub mtu: u32,
     /// Treatment of super-frames.
     pub gso: Gso,
+    /// The cores that share the link.
+    pub cores: Cores,
     /// Overhead of each frame on the link.
     pub overhead: Overhead,
     /// The most bytes that a scheduler for this file, with its queues, may take; see [`LinkFile::check_memory`].
@@ -324,6 +326,7 @@ impl LinkFile {
             names,
             mtu: head.mtu,
             gso: head.gso,
+            cores: head.cores,
             overhead: head.overhead,
             memory_limit: head.memory_limit,
             matches,
@@ -443,6 +446,21 @@ impl LinkFile {
             let span = Some(self.places[0].span());
             Problems::one(Problem::error(&self.source, span, ProblemKind::NoDefault))
         })
+    }
+
+    /// Refuses several cores, for `what`, which has one scheduler for each link.
+    ///
+    /// # Errors
+    /// Says what the file asks for.
+    pub fn require_one_core(&self, what: &str) -> Result<(), Problems> {
+        let Cores { count, split } = self.cores;
+        if self.cores.is_one() {
+            return Ok(());
+        }
+        let why = format!("is {count}, with split = \"{}\"; {what} runs each link on one core", split.name());
+        let help = "remove cores and split, or write several links; `fairlink sim` models several cores";
+        let span = self.link_key(|key| matches!(key.name, "cores" | "split"));
+        Err(Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help })))
     }
 
     /// Describes a scheduler's refusal of this file's tree, with the name and the place of the class.

@@ -33,11 +33,12 @@ use crate::link::pools::{self, PoolSpec};
 use crate::link::{DOCUMENT_KEYS, LinkFile, ReadOptions};
 use crate::peers::{self, Peer};
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText};
-use crate::reader::{Table, unknown_word};
+use crate::reader::{Table, Value, unknown_word};
 #[cfg(feature = "tools")]
 use crate::tc::{self, ImportOptions};
 #[cfg(feature = "tools")]
 use crate::toml_text::quoted;
+use crate::units::show_time;
 
 const PLACE: &str = "[[source]]";
 
@@ -67,6 +68,8 @@ pub struct Scenario {
     pub pools: Vec<PoolSpec>,
     /// Propagation delay of the scenario's own link, for packets that continue to another.
     pub propagation: Nanos,
+    /// Time until a core sees what others have done, if the file says; see [`LinkFile::cores`].
+    pub lag: Option<Nanos>,
     /// Sources whose packets cross several links.
     pub routes: Vec<RouteSpec>,
     /// Expectations about the runs.
@@ -149,6 +152,7 @@ impl Scenario {
         let course = Course { first: &link, changes: &changes, duration };
         let Senders { sources, routes, scripts } = senders(table, course, &mut peers, &mut log);
         let propagation = table.get("propagation").and_then(|value| value.time(&mut log)).unwrap_or(Nanos::ZERO);
+        let lag = table.get("lag").and_then(|value| lag(value, &mut log));
         let expectations = {
             let source = Arc::clone(log.source());
             let (leaves, inner) = classes(&link, &changes, &peers);
@@ -173,6 +177,7 @@ impl Scenario {
             peers,
             pools,
             propagation,
+            lag,
             routes,
             expectations,
             warnings,
@@ -193,6 +198,18 @@ fn classes(link: &LinkFile, changes: &[Change], peers: &[Peer]) -> (Vec<String>,
         }
     }
     (leaves, inner)
+}
+
+/// Range of `lag`.
+pub const LAG: [Nanos; 2] = [Nanos(100), Nanos::from_secs(1)];
+
+fn lag(value: Value<'_, '_>, log: &mut Log) -> Option<Nanos> {
+    let lag = value.time(log)?;
+    if lag < LAG[0] || lag > LAG[1] {
+        value.out_of_range(show_time(lag), show_time(LAG[0]), show_time(LAG[1]), log);
+        return None;
+    }
+    Some(lag)
 }
 
 fn warmup(table: &Table<'_, '_>, duration: Option<Nanos>, log: &mut Log) -> Nanos {

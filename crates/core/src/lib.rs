@@ -115,6 +115,7 @@ pub use runtime::pool::{Member, Pool, PoolError, PoolRule};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};
 #[cfg(feature = "shared")]
 pub use runtime::shared::{self, SharedConfig, SharedError, SharedTree, Worker};
+pub use runtime::split::{Cores, MAX_CORES, Split};
 pub use runtime::{pool, registry};
 
 /// The example of the README.

@@ -10,4 +10,5 @@ pub(crate) mod reconfigure;
 pub mod registry;
 #[cfg(feature = "shared")]
 pub mod shared;
+pub(crate) mod split;
 pub(crate) mod transmit_queue;

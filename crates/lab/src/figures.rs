@@ -8,6 +8,7 @@ pub mod clocks;
 pub mod delays;
 pub mod figure;
 pub mod files;
+pub mod misplaced;
 pub mod over_time;
 pub mod pdf;
 pub mod received;

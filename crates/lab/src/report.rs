@@ -2,6 +2,7 @@
 
 pub mod estimates;
 pub mod metrics;
+pub mod misplaced;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -20,11 +20,13 @@
 
 mod batch;
 mod change;
+mod cores;
 mod engine;
 mod ideals;
 mod links;
 mod measure;
 mod metrics;
+mod misplaced;
 mod observe;
 mod port;
 mod prepared;
@@ -40,8 +42,10 @@ mod summary;
 
 pub use batch::{Job, NoWarmup, Observers, Watch, pilot_window, run_jobs, warmup};
 pub use change::Change;
+pub use cores::CoreModel;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
+pub use misplaced::{Misplaced, MisplacedIn};
 pub use observe::{Fate, Observer, PacketSeen};
 pub use report::{
     ChangeRun, ClassMetrics, ClosedRun, Distribution, HopRun, LeafWindow, Measured, Phase, Report, RouteRun, Run,

@@ -9,7 +9,7 @@ use fairlink_core::{ClassId, DropReason, Nanos};
 ///
 /// ```
 /// use fairlink_core::{ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share, registry};
-/// use fairlink_sim::{Observer, Options, Scenario, compare};
+/// use fairlink_sim::{CoreModel, Observer, Options, Scenario, compare};
 /// use fairlink_traffic::{Model, PacketSize, SourceSpec};
 ///
 /// /// Counts the packets that each of two classes sent.
@@ -38,6 +38,7 @@ use fairlink_core::{ClassId, DropReason, Nanos};
 ///     duration: Nanos::from_secs(1),
 ///     warmup: Nanos::ZERO,
 ///     changes: Vec::new(),
+///     cores: CoreModel::ONE,
 ///     seed: 1,
 /// };
 /// let mut seen = Sent::default();

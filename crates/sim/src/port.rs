@@ -14,6 +14,7 @@ use fairlink_traffic::{ClosedReport, Interval, Model, SourceSpec, TrafficMix, Wh
 use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::metrics::Metrics;
+use crate::misplaced::MisplacedMeter;
 use crate::observe::{Fate, Observer, PacketSeen};
 use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
@@ -123,6 +124,7 @@ pub(crate) struct LinkPort<'a> {
     spans: Spans,
     windows: Option<Series>,
     metrics: Option<Box<Metrics>>,
+    misplaced: Option<Box<MisplacedMeter>>,
     free_at: Nanos,
     /// The packet that was sent last, whose last bit leaves at `free_at`: its place, when its first bit left, its length.
     last: (usize, Nanos, u32),
@@ -196,6 +198,7 @@ impl<'a> LinkPort<'a> {
             spans: Spans::new(cuts(scenario, phases, options), count),
             windows,
             metrics: None,
+            misplaced: None,
             free_at: Nanos::ZERO,
             busy: Nanos::ZERO,
             moved: 0,
@@ -210,6 +213,17 @@ impl<'a> LinkPort<'a> {
     /// Measures the scheduler's promises, from the start on.
     pub(crate) fn measure(&mut self, metrics: Metrics) {
         self.metrics = Some(Box::new(metrics));
+    }
+
+    /// Measures the traffic of the wrong leaves, from the start on.
+    pub(crate) fn measure_misplaced(&mut self) {
+        let Scenario { tree, warmup, duration, .. } = &*self.scenario;
+        self.misplaced = MisplacedMeter::new(tree, *warmup, *duration).map(Box::new);
+    }
+
+    /// Returns the measurement of the traffic of the wrong leaves.
+    pub(crate) fn misplaced(&self) -> Option<&MisplacedMeter> {
+        self.misplaced.as_deref()
     }
 
     /// Returns the measurements of the scheduler's promises.
@@ -282,8 +296,8 @@ impl<'a> LinkPort<'a> {
             let limits = stage.tree.config(id).limits;
             let longest =
                 source.packet.range().map_or(u32::MAX, |(_, longest)| stage.overhead.accounted(longest).max(1));
-            greedy.most =
-                room.min(limits.packets).min(limits.bytes / longest).clamp(1, GREEDY_PACKETS) + behind(stage.tree);
+            let most = GREEDY_PACKETS.saturating_add(self.scenario.cores.behind(stage.tree));
+            greedy.most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, most) + behind(stage.tree);
         }
         self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();
     }
@@ -503,6 +517,15 @@ impl<'a> LinkPort<'a> {
         self.going.extend(onward);
     }
 
+    /// Called when a greedy source of `class` begins or ends.
+    fn turn_greedy(&mut self, now: Nanos, class: ClassId, active: bool) {
+        let Some(misplaced) = &mut self.misplaced else { return };
+        let of_class = self.greedy.iter().filter(|greedy| greedy.active && greedy.class == Some(class)).count();
+        if of_class == usize::from(active) {
+            misplaced.greedy(now, class, active);
+        }
+    }
+
     fn offer(
         &mut self,
         now: Nanos,
@@ -518,6 +541,9 @@ impl<'a> LinkPort<'a> {
         self.moved += 1;
         if let Some(metrics) = &mut self.metrics {
             metrics.arrived(now, class, len);
+        }
+        if let Some(misplaced) = &mut self.misplaced {
+            misplaced.arrived(now, class, len);
         }
         if let Some(windows) = &mut self.windows {
             windows.arrived(now, self.place[class.index()]);
@@ -602,6 +628,9 @@ impl DropSink for LinkPort<'_> {
         if let Some(metrics) = &mut self.metrics {
             metrics.dropped(now, flight.class, flight.len);
         }
+        if let Some(misplaced) = &mut self.misplaced {
+            misplaced.dropped(now, flight.class, flight.len);
+        }
         if let Some(windows) = &mut self.windows {
             windows.dropped(now, self.place[flight.class.index()]);
         }
@@ -638,8 +667,12 @@ impl Port for LinkPort<'_> {
                     let greedy = &mut self.greedy[source as usize];
                     greedy.active = true;
                     self.refill.push_back((source, greedy.most));
+                    self.turn_greedy(now, event.class, true);
                 }
-                What::GreedyStop => self.greedy[source as usize].active = false,
+                What::GreedyStop => {
+                    self.greedy[source as usize].active = false;
+                    self.turn_greedy(now, event.class, false);
+                }
             }
         }
         self.refill(now, batch);
@@ -655,6 +688,9 @@ impl Port for LinkPort<'_> {
         self.observer.went(&flight.packet(), Fate::Sent { start, done });
         if let Some(metrics) = &mut self.metrics {
             metrics.sent(flight.arrived, start, done, flight.class, flight.len);
+        }
+        if let Some(misplaced) = &mut self.misplaced {
+            misplaced.sent(start, flight.class, flight.len);
         }
         let place = self.place[flight.class.index()];
         let (warm, end) = (self.scenario.warmup, self.scenario.duration);

@@ -109,6 +109,9 @@ pub(crate) fn measure(
     (info, name): (Option<&'static SchedulerInfo>, &str),
     bounds: bool,
 ) -> Result<(), SimError> {
+    if scenario.changes.is_empty() && (options.metrics || scenario.cores.cores.count > 1) {
+        port.measure_misplaced();
+    }
     if options.metrics {
         let refused = |error: MetricsError| SimError::Promises { scheduler: name.to_owned(), what: error.to_string() };
         port.measure(Metrics::new(&scenario.tree, info, bounds).map_err(refused)?);

@@ -8,6 +8,8 @@ use fairlink_traffic::ClosedReport;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use crate::misplaced::Misplaced;
+
 /// The runs of a comparison, scheduler by scheduler and seed by seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
@@ -55,6 +57,9 @@ pub struct Run {
     /// Measurements of the scheduler's promises, by class, if requested by
     /// [`Options::metrics`](crate::Options::metrics).
     pub metrics: Vec<ClassMetrics>,
+    /// Traffic of the wrong leaves, with the metrics and where several cores share the link; not in trees of more than
+    /// 1,024 classes.
+    pub misplaced: Option<Misplaced>,
     /// Settings that the scheduler could not honour and ignored, and effects of changes, in words.
     pub notes: Vec<String>,
     /// Maximum memory of the packets in flight and the measurements while the simulation runs, in bytes, without the
@@ -96,6 +101,9 @@ pub struct RunDocument<'a> {
     /// Measurements of the scheduler's promises, by class.
     #[serde(skip_serializing_if = "<[ClassMetrics]>::is_empty")]
     pub metrics: &'a [ClassMetrics],
+    /// Traffic of the wrong leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misplaced: Option<&'a Misplaced>,
     /// Maximum memory of the packets in flight and the measurements, in bytes.
     pub memory_bound_bytes: u64,
 }
@@ -181,6 +189,7 @@ impl Run {
             routes: &self.routes,
             changes: &self.changes,
             metrics: &self.metrics,
+            misplaced: self.misplaced.as_ref(),
             memory_bound_bytes: self.memory_bound_bytes,
         }
     }

@@ -1,10 +1,11 @@
 //! The input of a simulation.
 
-use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError, ReconfigureError};
+use fairlink_core::{BuildError, ClassId, Hierarchy, Nanos, OutOfMemory, Overhead, PoolError, ReconfigureError, Split};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::{Interval, MixError, SourceSpec};
 
 use crate::change::{Change, Stage};
+use crate::cores::CoreModel;
 use crate::shares::{EXACT_CELLS, hmm};
 
 /// A link shared among a tree of classes, its traffic, and its duration.
@@ -29,6 +30,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Changes of the link during the run, in time order.
     pub changes: Vec<Change>,
+    /// The cores that share the link.
+    pub cores: CoreModel,
 }
 
 /// Options of the measurements.
@@ -236,6 +239,16 @@ pub enum SimError {
         handle: u64,
         /// The packet's class.
         class: ClassId,
+    },
+    /// Cores that cannot share the link.
+    #[error("{cores} cores, split {:?}: {what}", .split.name())]
+    Cores {
+        /// Their number.
+        cores: u16,
+        /// The way in which they were to share it.
+        split: Split,
+        /// The reason.
+        what: String,
     },
     /// The scheduler asks to be called again at once, forever, and sends nothing.
     #[error("the scheduler made no progress at {at}")]
@@ -473,6 +486,7 @@ mod tests {
             warmup: Nanos::ZERO,
             seed: 1,
             changes: Vec::new(),
+            cores: CoreModel::ONE,
         }
     }
 

@@ -10,6 +10,7 @@ use fairlink_theory::ideal::NotComputed;
 use fairlink_traffic::{Interval, Model, Pace, PacketSize, SourceSpec};
 
 use crate::change::Change;
+use crate::cores;
 use crate::ideals::Ideals;
 use crate::links::{LinkPool, Links};
 use crate::observe::Observer;
@@ -31,7 +32,7 @@ const PROGRESS_WORK: u64 = 1 << 17;
 ///
 /// ```
 /// # use fairlink_core::{ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, registry::find};
-/// use fairlink_sim::{Links, Options, Scenario, Simulation};
+/// use fairlink_sim::{CoreModel, Links, Options, Scenario, Simulation};
 ///
 /// let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(8_000_000)?));
 /// let voice = tree.add(ClassId::ROOT, ClassConfig::default())?;
@@ -45,6 +46,7 @@ const PROGRESS_WORK: u64 = 1 << 17;
 ///     warmup: Nanos::ZERO,
 ///     seed: 1,
 ///     changes: Vec::new(),
+///     cores: CoreModel::ONE,
 /// };
 /// let hls = find("hls").ok_or("no hls")?;
 /// let mut simulation = Simulation::new(&Links::alone(scenario), hls, Leniency::Refuse, &Options::default())?;
@@ -101,17 +103,22 @@ impl<'o> Simulation<'o> {
         let mut running = Vec::with_capacity(scenarios.len());
         for (link, ((scenario, members), observer)) in scenarios.iter().zip(members).zip(observers).enumerate() {
             let start = || {
-                let scheduler = info
-                    .build(&scenario.tree, leniency, members)
-                    .map_err(|error| SimError::Build { scheduler: info.name, error })?;
+                let scheduler = cores::build(info, scenario, leniency, members)?;
                 let mut port = LinkPort::new(scenario, phases, options, (routes, link), observer)?;
                 // No bound covers bandwidth borrowed from a pool.
-                measure(&mut port, scenario, options, (Some(info), info.name), pools.is_empty())?;
+                measure(
+                    &mut port,
+                    scenario,
+                    options,
+                    (Some(info), info.name),
+                    pools.is_empty() && scenario.cores.cores.is_one(),
+                )?;
                 RunningLink::new(port, scheduler, Rules { info: Some(info), leniency })
             };
             running.push(start().map_err(|error| of_link(names, link, error))?);
         }
-        Ok(Self::at_the_start(prepared, Some(info), info.name, running))
+        let name = prepared.scenarios[0].cores.name(info.name);
+        Ok(Self::at_the_start(prepared, Some(info), &name, running))
     }
 
     /// Makes a run of one link under a given scheduler.
@@ -122,6 +129,9 @@ impl<'o> Simulation<'o> {
         observer: &'o mut dyn Observer,
     ) -> Result<Self, SimError> {
         let Prepared { scenarios, phases, routes, options, .. } = &prepared;
+        if !scenarios[0].cores.cores.is_one() {
+            return Err(scenarios[0].cores.refused("the scheduler was built for one core"));
+        }
         let rules = Rules { info: None, leniency: Leniency::Refuse };
         check_changes(&scenarios[0], rules)?;
         let mut port = LinkPort::new(&scenarios[0], phases, options, (routes, 0), observer)?;

@@ -112,6 +112,7 @@ pub(crate) fn summarise(
         phases: phases(port, &trees, options, ideals, (&spans, end)),
         changes: Vec::new(),
         counters: BTreeMap::new(),
+        misplaced: port.misplaced().map(|meter| meter.report(&scenario.names)),
         metrics: port.metrics().map_or_else(Vec::new, |metrics| metrics.report(end, &scenario.names)),
         notes: (lost > 0).then(note).into_iter().collect(),
         memory_bound_bytes: port.memory_bound() + counters,

@@ -189,6 +189,8 @@ pub struct HmmMeter {
     /// By class: rate in the ideal in bit/s.
     rates: Vec<f64>,
     worst: Vec<f64>,
+    /// By class: bits that the ideal got of an endless backlog and the link did not, less what it has lost again.
+    endless: Vec<f64>,
     /// Leaves that the ideal has something left of.
     busy: Vec<ClassId>,
     stale: bool,
@@ -221,6 +223,7 @@ impl HmmMeter {
             queued: vec![0; tree.len()],
             left: zeros.clone(),
             rates: zeros.clone(),
+            endless: zeros.clone(),
             worst: zeros,
             busy: Vec::new(),
             stale: false,
@@ -287,6 +290,44 @@ impl HmmMeter {
             at = self.parents[class.index()];
         }
         self.take(leaf, len);
+    }
+
+    /// Gives a leaf a backlog in the ideal that does not end, of `bits`: more than the link sends until it ends. So that
+    /// the ideal of a source that keeps a few packets in its queue does not depend on when the link sends these.
+    pub fn begin_endless(&mut self, now: Nanos, leaf: ClassId, bits: f64) {
+        self.advance(now);
+        if self.left[leaf.index()] == 0.0 {
+            self.busy.push(leaf);
+            self.request(leaf, Request::Unlimited);
+        }
+        self.add(leaf, bits);
+        self.endless[leaf.index()] += bits;
+    }
+
+    /// Ends the endless backlog of a leaf: the ideal has left what the link has queued.
+    pub fn end_endless(&mut self, now: Nanos, leaf: ClassId) {
+        self.advance(now);
+        let index = leaf.index();
+        let rest = self.left[index] - self.queued[index] as f64;
+        self.add(leaf, -rest);
+        self.endless[index] -= rest;
+        if self.left[index] <= ROUNDING && self.busy.contains(&leaf) {
+            self.idle(leaf);
+            self.busy.retain(|&other| other != leaf);
+        }
+    }
+
+    /// Moves the ideal to `now`.
+    pub fn advance_to(&mut self, now: Nanos) {
+        self.advance(now);
+    }
+
+    /// Returns the bits that the link has sent of a leaf beyond the ideal, negative if it is behind. A packet counts when
+    /// its first bit leaves.
+    #[must_use]
+    pub fn ahead(&self, leaf: ClassId) -> f64 {
+        let index = leaf.index();
+        self.left[index] - self.queued[index] as f64 - self.endless[index]
     }
 
     /// Ends the run.

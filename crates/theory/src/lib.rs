@@ -11,6 +11,7 @@
 //! * [`ideal`]: long-run rates of a scheduler by its own sharing rule.
 //! * [`steady`](mod@steady): its rates for leaves that always have packets, by running it.
 //! * [`htb_fluid`]: long-run rates of HTB; exact.
+//! * [`cores`]: bounds of one tree that several cores share.
 //! * [`weights`], [`bounds`]: deviation of HLS and HDRR from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`as_printed`]: theorems as printed in the texts, where a different bound holds.
 //! * [`curves`]: service curves and their admission on a link, \[hfsc\] Section 2.1.
@@ -40,6 +41,7 @@ pub mod as_printed;
 pub mod bounds;
 pub mod bursts;
 pub mod changes;
+pub mod cores;
 pub mod curves;
 pub mod deadlines;
 pub mod explain;

@@ -249,7 +249,7 @@ fn first_bytes(link: &LinkFile, leaves: &[ClassId]) -> u64 {
 mod tests {
     use fairlink_config::ReadOptions;
     use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Overhead};
-    use fairlink_sim::{Options, Scenario, compare};
+    use fairlink_sim::{CoreModel, Options, Scenario, compare};
     use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
     use super::*;
@@ -386,6 +386,7 @@ mod tests {
             warmup: Nanos(10 * NANOS_PER_SEC),
             seed: 1,
             changes: Vec::new(),
+            cores: CoreModel::ONE,
         };
         let long = compare(&scenario, &[before.info()], Leniency::Ignore, 1, &Options::default(), &mut ()).unwrap();
         let long = &long.runs[0].classes;

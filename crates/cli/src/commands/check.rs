@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use fairlink_api::{Admission, CheckOptions, Checked, Each, Flood, Load, Refused, RefusedDoc, check, class_bounds};
+use fairlink_api::{
+    Admission, CheckOptions, Checked, Each, Flood, Load, OnCores, Refused, RefusedDoc, check, class_bounds,
+};
 use fairlink_config::link::LinkFile;
 use fairlink_config::problem::{Problems, SourceText};
 use fairlink_config::units::show_memory;
-use fairlink_core::ClassId;
 #[cfg(target_os = "linux")]
 use fairlink_core::Leniency;
+use fairlink_core::{ClassId, Nanos};
 use fairlink_lab::figures::tree;
 
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
+use crate::cores::{self, CoreArgs};
 use crate::failure::CliError;
 use crate::human;
 use crate::link::{indented, warn};
@@ -22,6 +25,7 @@ use crate::out::{self, Out};
 use crate::rows::{RowArgs, Rows, summary};
 
 mod bounds;
+mod on_cores;
 mod theorems;
 
 /// File and scheduler to check.
@@ -42,6 +46,11 @@ pub(crate) struct Args {
     /// Write a drawing of the tree and its shares to this file (SVG).
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    cores: CoreArgs,
+    /// Longest time between two looks of a core at its queues, for --split shared.
+    #[arg(long, value_name = "TIME", value_parser = cores::lag, default_value = "10us")]
+    lag: Nanos,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -95,6 +104,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         checked.warnings.extend(capacity.warning(&checked.link));
         checked.gateway_bps = capacity.bps();
         checked.flood = Some(flood(&checked.link, capacity.bps()));
+    }
+    let cores = args.cores.only(checked.link.cores)?;
+    if !cores.is_one() {
+        checked.on_cores = Some(OnCores::new(&checked.link, cores, args.lag)?);
     }
     if let Some(file) = &args.svg {
         draw(&checked, &args.rows, file)?;
@@ -228,7 +241,7 @@ fn in_a_flood(Flood { frames, delay_s, why_not, .. }: &Flood) -> String {
 
 fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {
     let Checked { link, promised, theorems, .. } = checked;
-    let rows = rows.in_text(link)?;
+    let (rows_asked, rows) = (rows, rows.in_text(link)?);
     let info = link.info();
     let head = link.tree.link();
     out.paragraph(&format!("{} shared by {}, {}", human::rate(head.rate.bps() as f64), info.name, info.summary), 2)?;
@@ -297,6 +310,9 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     if Admission::for_link(link).is_some() {
         let admitted = "admission         the sum of all service curves never exceeds the link's capacity";
         out.paragraph(admitted, 18)?;
+    }
+    if let Some(on) = &checked.on_cores {
+        on_cores::print(on, head.rate.bps() as f64, rows_asked, out)?;
     }
     Ok(())
 }

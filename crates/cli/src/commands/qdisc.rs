@@ -160,6 +160,7 @@ fn read(path: &Path) -> Result<LinkFile, CliError> {
 fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), CliError> {
     let link = read(&args.link)?;
     let Some(interface) = &args.dev else {
+        link.require_one_core("the kernel module")?;
         let plan = qdisc_plan(&link, None, args.catch_up, args.slack)?;
         let Some(path) = &args.out else { return Ok(()) };
         return fs::write(path, &plan.bytes)
@@ -167,6 +168,7 @@ fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), Cl
     };
     let place = QdiscPlace::find(interface, args.parent)?;
     let running = if add.is_none() { Some(place.show()?) } else { None };
+    link.require_one_core("the kernel module")?;
     let mut plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack)?;
     plan.major = add.flatten().unwrap_or(plan.major);
     let filters = if args.no_filters { None } else { Some(filters(&link, &plan, args.lenient)?) };

@@ -30,6 +30,7 @@ use serde::Serialize;
 use self::load::{Point, Reading};
 use self::trace::Traces;
 use self::watch::Progress;
+use crate::cores::{self, CoreArgs};
 use crate::failure::CliError;
 use crate::out::{Out, make_directory, note};
 use crate::rows::RowArgs;
@@ -89,6 +90,11 @@ pub(crate) struct Args {
     /// Ignore settings that the scheduler does not support.
     #[arg(long)]
     lenient: bool,
+    #[command(flatten)]
+    cores: CoreArgs,
+    /// Time until a core sees what others have done, 100ns to 1s [default: 10us].
+    #[arg(long, value_name = "TIME", value_parser = cores::lag)]
+    lag: Option<Nanos>,
     #[command(flatten)]
     rows: RowArgs,
 }
@@ -160,6 +166,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         }
         false => reading.swept(&args.scenario, &args.sweeps)?,
     };
+    let points = load::on_cores(points, &args.cores, args.lag)?;
     let plan = Plan::new(args, &points, leniency)?;
     if let Some(dir) = &args.out {
         // Before the work, not after it.

@@ -13,6 +13,7 @@ mod between;
 mod book;
 mod check;
 mod clock;
+mod cores;
 mod counters;
 #[cfg(target_os = "linux")]
 mod ctl_trace;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fairlink_core::{
-    LinkConfig, MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, RoundLength, SchedulerInfo, TransmitQueue, WhenFull,
-    registry,
+    Cores, LinkConfig, MAX_CORES, MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, Rate, RoundLength, SchedulerInfo, Split,
+    TransmitQueue, WhenFull, registry,
 };
 use fairlink_schema::keys::{Kind, LINK, LinkKey, MAX_MEMORY, MAX_OVERHEAD, OVERHEADS};
 
@@ -28,6 +28,7 @@ pub(super) struct Head<'a> {
     pub(super) scheduler: Option<&'static SchedulerInfo>,
     pub(super) mtu: u32,
     pub(super) gso: Gso,
+    pub(super) cores: Cores,
     pub(super) overhead: Overhead,
     pub(super) default: Option<(&'a str, Span)>,
     pub(super) max_queued: Option<u32>,
@@ -76,6 +77,7 @@ impl<'a> Head<'a> {
         let overhead = table.get("overhead").and_then(|value| overhead(value, log)).unwrap_or(Overhead::NONE);
         let mtu = table.get("mtu").and_then(|value| mtu(value, overhead, log)).unwrap_or(DEFAULT_MTU);
         let gso = table.get("gso").and_then(|value| gso(value, log)).unwrap_or_default();
+        let cores = cores(&table, log);
         let default = table
             .get("default")
             .and_then(|value| Some((value.string("the name of a class in quotes", log)?, value.span())));
@@ -104,6 +106,7 @@ impl<'a> Head<'a> {
             scheduler,
             mtu,
             gso,
+            cores,
             overhead,
             default,
             max_queued,
@@ -114,6 +117,15 @@ impl<'a> Head<'a> {
             places: keys.iter().map(|(key, value)| (key, value.span().into())).collect(),
         }
     }
+}
+
+/// Reads the cores that share the link.
+fn cores(table: &Table<'_, '_>, log: &mut Log) -> Cores {
+    let count = table.get("cores").and_then(|value| value.integer(1, MAX_CORES.into(), log));
+    let split = table.get("split").and_then(|value| value.one_of("split", &Split::NAMES, log));
+    let count = count.unwrap_or(1) as u16;
+    let split = split.map_or(if count > 1 { Split::default() } else { Split::One }, |split| Split::ALL[split]);
+    Cores { count, split }
 }
 
 /// Reads the name of the link.

@@ -25,6 +25,7 @@ pub fn schema() -> Value {
         ("duration", time()),
         ("warmup", time()),
         ("propagation", time()),
+        ("lag", time()),
         ("seed", json!({ "type": "integer", "minimum": 0 })),
         ("source", list(json!({ "anyOf": [sources, script] }))),
         ("change", links(&changes::KEYS, link_part, &["at", "link"])),

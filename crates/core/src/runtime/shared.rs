@@ -1,8 +1,8 @@
 //! One link whose tree of classes several cores share, without a scheduler that all of them enter.
 //!
-//! Each core has a [`Worker`] with leaf queues of its own. The classes' virtual times are shared: the leaves that are on
-//! get their fair shares as time passes, and a worker sends from its own leaves what they have got. `docs/cores.md` has
-//! the algorithm, the theorems and their proofs.
+//! Each core has a [`Worker`] with leaf queues of its own. The classes' virtual times are shared: the leaves that are
+//! on get their fair shares as time passes, and a worker sends from its own leaves what they have got. `docs/cores.md`
+//! has the algorithm, the theorems and their proofs.
 //!
 //! # Names
 //!
@@ -22,8 +22,8 @@
 //!   shared by all cores.
 //! * Virtual times never fall. A packet out of turn makes its class owe, and a class that owes stands still. If virtual
 //!   times fell, a leaf that is alone at a bad time would pay for all its siblings, again and again.
-//! * Tags are kept as bytes since a virtual time. So weights are exact, nothing is divided per packet, and a leaf that is
-//!   on writes one number.
+//! * Tags are kept as bytes since a virtual time. So weights are exact, nothing is divided per packet, and a leaf that
+//!   is on writes one number.
 //!
 //! Latency-critical leaves are not supported: see [`SharedError::Unsupported`].
 //!
@@ -65,16 +65,21 @@ use core::fmt;
 use crate::contract::{ClassId, Feature, Hierarchy, LinkConfig, Nanos, OutOfMemory};
 
 mod atomics;
+mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
+#[cfg(all(test, any(loom, shuttle)))]
+mod models;
 mod node;
 mod pace;
 mod record;
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod tree;
 mod worker;
 
+use atomics::{AtomicU64, Ordering};
+use ceilings::Ceilings;
 use pace::Pace;
 use tree::Classes;
 pub use worker::Worker;
@@ -82,9 +87,10 @@ pub use worker::Worker;
 /// The limits of a [`SharedTree`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedConfig {
-    /// Bytes that should stand in the network interface while packets are queued. Below it, a worker that has nothing to
-    /// send makes time pass up to three times as fast; above it, time stands still. It should be at least what the link
-    /// carries between two calls of a worker: else the link stands still in between. More of it adds to all delays.
+    /// Bytes that should stand in the network interface while packets are queued. Below it, a worker that has packets
+    /// without credit makes time pass three times as fast, and below half of it as fast as needed. Above it, time
+    /// passes by an eighth slower. It should be at least what the link carries between two calls of a worker: else the
+    /// link stands still in between. More of it adds to all delays.
     pub mark: u64,
     /// The credit that all classes together may have. More of it lets a core catch up after a delay, and adds to the
     /// bursts on the wire.
@@ -93,17 +99,30 @@ pub struct SharedConfig {
     /// meanwhile. With little of it, the leaves of a core that has lost its processor lose the share of that time. With
     /// more of it they catch up afterwards, and as much stands in the interface at once.
     pub stored: u64,
+    /// Bytes that a class may owe for packets that leave out of turn, beyond one packet of each child. A leaf within
+    /// its fair share, of which several packets come between two calls, sends them at once with it. Without it, such a
+    /// leaf takes its place among its siblings at each call, which costs a lock, and holds its share until the next.
+    /// More of it lets siblings wait for longer. It may be 0.
+    pub ahead: u64,
 }
 
 impl SharedConfig {
-    /// Returns the defaults: 20 us of the link as `mark`, 50 us as `credit` and as `stored`, and at least 4, 8 and 8 largest
-    /// packets. A core that polls has its next pass within 20 us. A leaf that is late by 50 us is late because its core has no
-    /// processor: what it could catch up with would delay all others.
+    /// Returns the defaults: 20 us of the link as `mark`, 50 us as `credit` and as `stored`, 2.5 us as `ahead`, and at
+    /// least 4, 8, 8 and 4 largest packets. A core that polls has its next pass within 20 us. A leaf that is late by 50
+    /// us is late because its core has no processor: what it could catch up with would delay all others.
     #[must_use]
     pub fn for_link(link: &LinkConfig) -> Self {
-        let of =
-            |micros, packets| link.rate.bytes_in(Nanos::from_micros(micros)).max(packets * u64::from(link.max_packet));
-        Self { mark: of(20, 4), credit: of(50, 8), stored: of(50, 8) }
+        let of = |nanos, packets| link.rate.bytes_in(Nanos(nanos)).max(packets * u64::from(link.max_packet));
+        Self { mark: of(20_000, 4), credit: of(50_000, 8), stored: of(50_000, 8), ahead: of(2_500, 4) }
+    }
+
+    /// Returns the limits for workers with up to `pass` from one pass to the next: the defaults, and as `mark` at least what
+    /// the link carries in two passes, as `credit` and as `stored` in five.
+    #[must_use]
+    pub fn for_passes(link: &LinkConfig, pass: Nanos) -> Self {
+        let Self { mark, credit, stored, ahead } = Self::for_link(link);
+        let least = |passes: u64| link.rate.bytes_in(Nanos(pass.0.saturating_mul(passes)));
+        Self { mark: mark.max(least(2)), credit: credit.max(least(5)), stored: stored.max(least(5)), ahead }
     }
 }
 
@@ -158,7 +177,7 @@ impl From<OutOfMemory> for SharedError {
 /// Returns the reason for which `feature` is refused; `None` if it is honoured.
 const fn refusal(feature: Feature) -> Option<&'static str> {
     match feature {
-        Feature::Hierarchy | Feature::ActiveQueue => None,
+        Feature::Hierarchy | Feature::ActiveQueue | Feature::Ceiling | Feature::CeilingBurst => None,
         Feature::LatencyCritical | Feature::LatencyBurst => Some(
             "a packet ahead of its turn would have to pass those that other cores have put into the interface, and no \
              core can recall them",
@@ -173,8 +192,12 @@ const fn refusal(feature: Feature) -> Option<&'static str> {
 pub struct SharedTree {
     hierarchy: Hierarchy,
     classes: Classes,
+    ceilings: Ceilings,
+    config: SharedConfig,
     /// [`SharedConfig::stored`].
     stored: i64,
+    /// Workers made so far.
+    workers: AtomicU64,
 }
 
 impl SharedTree {
@@ -199,8 +222,9 @@ impl SharedTree {
         // Sums of three of them do not overflow.
         let most = |bytes: u64| bytes.min(1 << 50);
         let pace = Pace::new(tree.link().rate, most(config.mark), most(config.credit));
-        let classes = Classes::new(&tree, pace)?;
-        Ok(Arc::new(Self { hierarchy: tree, classes, stored: most(config.stored) as i64 }))
+        let classes = Classes::new(&tree, pace, most(config.ahead))?;
+        let (ceilings, workers) = (Ceilings::new(&tree)?, AtomicU64::new(0));
+        Ok(Arc::new(Self { hierarchy: tree, classes, ceilings, config, stored: most(config.stored) as i64, workers }))
     }
 
     /// Makes a worker, with queues for all leaves of the tree.
@@ -211,10 +235,27 @@ impl SharedTree {
         Worker::new(self)
     }
 
+    fn next_number(&self) -> u32 {
+        self.workers.fetch_add(1, Ordering::Relaxed) as u32 + 1
+    }
+
+    /// Returns the limits.
+    #[must_use]
+    pub const fn config(&self) -> SharedConfig {
+        self.config
+    }
+
     /// Returns the tree.
     #[must_use]
     pub fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
+    }
+
+    /// Returns true if `class` is on: it is the link, or workers have put leaves on that are it or below it, and have
+    /// not taken all of them off. While a class is on, it gets its share of its parent's service.
+    #[must_use]
+    pub fn is_on(&self, class: ClassId) -> bool {
+        class == ClassId::ROOT || self.classes.children.get(class.index()).is_some_and(|child| child.holders() > 0)
     }
 
     /// Returns the bytes that all workers have sent. It wraps after 2^64. A worker counts them at the end of a call.
@@ -223,8 +264,8 @@ impl SharedTree {
         self.classes.pace.totals().0
     }
 
-    /// Returns the bytes of credit that were dropped: of leaves with more than [`SharedConfig::stored`], and of the link while no
-    /// class had packets for long.
+    /// Returns the bytes of credit that were dropped: of leaves with more than [`SharedConfig::stored`], and of the
+    /// link while no class had packets for long.
     #[must_use]
     pub fn dropped_credit(&self) -> u64 {
         self.classes.pace.totals().1

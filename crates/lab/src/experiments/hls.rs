@@ -7,7 +7,7 @@
 //! run with the guarantees of Figure 1 (A1 100, A2 200, B1 100, B2 200), and A1, B1, C and A2 stop in turn.
 
 use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, Nanos, Overhead, Rate, Share};
-use fairlink_sim::Scenario;
+use fairlink_sim::{CoreModel, Scenario};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 use crate::experiments::{Experiment, Script};
@@ -92,6 +92,7 @@ fn scenario(parts: LeafParts, phases: &[Phase], rate: Rate, phase: Option<Nanos>
         warmup: Nanos::ZERO,
         seed: 1,
         changes: Vec::new(),
+        cores: CoreModel::ONE,
     })
 }
 

@@ -12,6 +12,7 @@ use fairlink_traffic::clocks::Clocks;
 use super::clocks;
 use super::delays::{self, Delays};
 use super::figure::{Event, Figure, Width};
+use super::misplaced;
 use super::over_time;
 use super::pdf;
 use super::received::{self, Received};
@@ -152,6 +153,14 @@ pub fn write_runs(runs: &[Run], marks: &Marks, dir: &Path) -> Result<Vec<PathBuf
             files.draw(&format!("{stem}-series"), &series, marks.width)?;
         }
         write_compared(setting, marks, (&suffix, &settings), several_seeds, &mut files)?;
+        // Of the first seed.
+        let first = setting.iter().filter(|run| run.seed == setting[0].seed);
+        let found: Vec<_> = first.filter_map(|run| Some((run, run.misplaced.as_ref()?))).collect();
+        if found.iter().any(|(_, found)| !found.windows.is_empty()) {
+            let title = marks.title(&format!("traffic of the wrong leaves{settings}"));
+            files.draw(&format!("misplaced{suffix}"), &misplaced::figure(&found, &title), marks.width)?;
+            files.write(&format!("misplaced{suffix}.csv"), misplaced::csv(&found))?;
+        }
         let mut schedulers: Vec<(String, Vec<Delays>)> = Vec::new();
         for runs in setting.chunk_by(|one, other| one.scheduler == other.scheduler) {
             let delays = delays::of_runs(&runs.iter().collect::<Vec<_>>());

@@ -83,7 +83,7 @@ pub fn metrics(classes: &[ClassMetrics], link_bps: f64, colour: bool, width: Opt
     text
 }
 
-fn bytes(bytes: f64) -> String {
+pub(super) fn bytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes >= 1e6 => format!("{:.2} MB", bytes / 1e6),
         bytes if bytes >= 1e4 => format!("{:.2} kB", bytes / 1e3),

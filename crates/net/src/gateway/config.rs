@@ -249,6 +249,7 @@ impl GatewayConfig {
     /// # Errors
     /// As [`GatewayConfig::from_link_file`]; nothing has changed then.
     pub(crate) fn take_link(&mut self, link: &Arc<LinkFile>) -> Result<(), Problems> {
+        link.require_one_core("the gateway")?;
         self.default_class = link.require_default()?;
         self.scheduler = link.info();
         self.tree = link.tree.clone();

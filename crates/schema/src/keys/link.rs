@@ -1,7 +1,8 @@
 //! The keys of `[link]`. The bytes of the kernel module have them at fixed places.
 
 use fairlink_core::{
-    Feature, LinkConfig, MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, RoundLength, TransmitQueue, WhenFull,
+    Feature, LinkConfig, MAX_CORES, MAX_PACKET, MAX_TRANSMIT_QUEUE, Overhead, RoundLength, Split, TransmitQueue,
+    WhenFull,
 };
 
 use super::{Kind, LinkKey, Value, keys};
@@ -17,7 +18,7 @@ const INTERFACE: Kind = Kind::text(r"^[^\s/\x00-\x1f\x7f]{1,15}$");
 const NAME: Kind = Kind::text(r#"^[^=,"\x00-\x1f\x7f]{1,255}$"#);
 
 /// The keys, in the order of messages.
-pub static LINK: [LinkKey; 16] = keys! {
+pub static LINK: [LinkKey; 18] = keys! {
     LinkConfig;
     Any - "name" NAME, [] -, "the interface `out`",
         "Name of the link in a process with several links: in statistics, metrics and for `ctl --link`.";
@@ -42,6 +43,10 @@ pub static LINK: [LinkKey; 16] = keys! {
         "Bytes that the link layer adds to each frame: a size up to 1024 B, or `ethernet`, `docsis`, `ptm` or `atm`.";
     Any - "gso" Kind::Gso, [] -, "`\"split\"`",
         "Treatment of super-frames in the gateway: frames that an offload (GSO, TSO, GRO) has joined from several packets. With `\"split\"` their packets are scheduled one by one. With a time such as `\"0.5ms\"`, as many consecutive packets of a super-frame as last that long on the link are scheduled as one, at most 64; `\"auto\"` is `\"0.25ms\"`. That costs less, and all bounds are those for packets of that length. It has no effect where two frames of the `mtu` last longer. See [Super-frames](gateway.md#super-frames).";
+    Any - "cores" Kind::Number { min: 1, max: MAX_CORES as u64 }, [] -, "`1`",
+        "Number of cores that share the link, 1 to 64, in the way that `split` says; `--cores` of `sim` and `check` overrides it. See [Cores](cores.md).";
+    Any - "split" Kind::word("split", &Split::NAMES), [] -, "`\"hub\"` of several cores, else `\"one\"`",
+        "Way in which the cores share the link: `\"one\"` core does all; `\"hub\"`: one has the scheduler, the others receive and send; `\"shared\"`: each sends from queues of its own by virtual times that all share. For comparison in `sim`: `\"equal\"` parts of the link, each with a scheduler of its own; `\"cake-mq\"`: parts for the cores that had packets within 200 us; `\"per-core\"`: each class directly below the link belongs to one core. `--split` overrides it.";
     Any - "default" NAME, [] -, "", "Class of frames that no `match` takes.";
     Any - "buffer" Kind::Packets { max: u32::MAX }, [] (
             |link: &LinkConfig| Some(Value::Packets(link.max_queued)),

@@ -3,7 +3,7 @@
 use fairlink_core::{
     ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Members, Nanos, Overhead, Rate, Share, registry::find,
 };
-use fairlink_sim::{Options, Run, Scenario, SimError, simulate};
+use fairlink_sim::{CoreModel, Options, Run, Scenario, SimError, simulate};
 use fairlink_traffic::{Interval, Model, PacketSize, SourceSpec};
 
 pub(crate) fn rate(bps: u64) -> Rate {
@@ -45,6 +45,7 @@ pub(crate) fn scenario(tree: Hierarchy, sources: Vec<SourceSpec>, duration: Nano
         warmup: Nanos::ZERO,
         seed: 1,
         changes: Vec::new(),
+        cores: CoreModel::ONE,
     }
 }
 

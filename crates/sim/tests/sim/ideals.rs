@@ -8,7 +8,7 @@ use fairlink_core::{
     ClassConfig, ClassId, Contract, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, SchedulerInfo,
     ServiceCurve, Share, Sharing,
 };
-use fairlink_sim::{Options, Run, Scenario, compare};
+use fairlink_sim::{CoreModel, Options, Run, Scenario, compare};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -144,6 +144,7 @@ fn try_tree(info: &'static SchedulerInfo, seed: u64, found: &mut Found, verbose:
         warmup: Nanos::ZERO,
         seed,
         changes: Vec::new(),
+        cores: CoreModel::ONE,
     };
     let mut run = measure(info, &mut scenario, SPAN);
     found.trees += 1;

@@ -5,6 +5,7 @@ mod batch;
 mod changes;
 mod closed;
 mod common;
+mod cores;
 mod crossings;
 mod delays;
 mod documents;

@@ -294,6 +294,7 @@ fn measuring_changes_nothing_and_a_link_that_changes_is_refused() {
     let without =
         compare(&scenario, &[info], Leniency::Refuse, 1, &Options::default(), &mut ()).unwrap().runs.remove(0);
     with.metrics.clear();
+    assert!(with.misplaced.take().is_some());
     assert_eq!(with, without);
     assert!(run_alone(&scenario, "hfsc").unwrap().metrics.is_empty());
     let at = Nanos::from_secs(1);

@@ -8,12 +8,13 @@ use fairlink_config::problem::ProblemKind;
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
 use fairlink_config::{Problem, ReadOptions, Scenario, SourceText};
-use fairlink_core::{Leniency, Rate, SchedulerInfo};
+use fairlink_core::{Leniency, Nanos, Rate, SchedulerInfo};
 use fairlink_lab::figures::sweep::{Key, Quantity};
 use fairlink_sim::{Links, Setting};
 
 use fairlink_traffic::Script;
 
+use crate::cores::CoreArgs;
 use crate::failure::CliError;
 use crate::link::warn;
 
@@ -21,6 +22,7 @@ use crate::link::warn;
 pub(super) const MAX_SETTINGS: usize = 10_000;
 
 /// A scenario with one setting of the swept keys.
+#[derive(Clone)]
 pub(super) struct Point {
     /// Swept keys with their values. Empty without a sweep.
     pub(super) sweep: BTreeMap<String, Setting>,
@@ -148,6 +150,24 @@ impl Reading<'_> {
         let schedulers = schedulers(self.schedulers, &file, self.leniency)?;
         Ok(Point { sweep, links: links_of(&file), file, schedulers })
     }
+}
+
+/// Returns `points` with the cores of the arguments: each once for each way in which they share the link.
+pub(super) fn on_cores(points: Vec<Point>, args: &CoreArgs, lag: Option<Nanos>) -> Result<Vec<Point>, CliError> {
+    let mut all = Vec::with_capacity(points.len());
+    for point in points {
+        let ways = args.of(point.file.link.cores)?.len();
+        for way in 0..ways {
+            let mut point = point.clone();
+            let links = &mut point.links;
+            for link in std::iter::once(&mut links.first).chain(links.further.iter_mut().map(|(_, link)| link)) {
+                link.cores.cores = args.of(link.cores.cores)?[way.min(ways - 1)];
+                link.cores.lag = lag.unwrap_or(link.cores.lag);
+            }
+            all.push(point);
+        }
+    }
+    Ok(all)
 }
 
 /// Returns a value in JSON's form, and its quantity.

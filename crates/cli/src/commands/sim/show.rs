@@ -43,6 +43,7 @@ pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<
         }
         counters(std::slice::from_ref(run), out)?;
     }
+    misplaced(&report.runs, out)?;
     phases_follow(report.runs[0].link_bps, out)?;
     match &report.runs[..] {
         [run] => out.raw(report::measured_against_ideal(&run.phases, run.link_bps, style).as_bytes())?,
@@ -120,6 +121,16 @@ fn counters(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
     let Some(counted) = report::counters(runs, out.width()) else { return Ok(()) };
     out.paragraph("Scheduler counters (explained in docs/papers.md)", 2)?;
     out.raw(counted.as_bytes())?;
+    out.line("")
+}
+
+/// Prints the traffic of the wrong leaves, if it was measured.
+fn misplaced(runs: &[Run], out: &mut Out) -> Result<(), CliError> {
+    let Some(table) = report::misplaced::misplaced(runs, out.width()) else { return Ok(()) };
+    let head = "Traffic of the wrong leaves: bytes of leaves beyond the fluid max-min ideal of the same arrivals, in % of the bytes sent, by windows; and the leaf farthest from its ideal in any window";
+    out.paragraph(head, 2)?;
+    out.line("")?;
+    out.raw(table.as_bytes())?;
     out.line("")
 }
 

@@ -3,15 +3,15 @@
 #[cfg(not(any(all(test, loom), all(test, shuttle))))]
 pub(super) use core::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence},
 };
 #[cfg(all(test, loom))]
 pub(super) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence},
 };
 #[cfg(all(test, shuttle, not(loom)))]
 pub(super) use shuttle::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence},
 };

@@ -48,11 +48,11 @@ impl SharedTree {
         (self.credit_units(class) >> BITS) as i64
     }
 
-    /// Checks the invariants. For use while no worker is in a call. `workers` is the number of workers.
+    /// Checks the invariants. For use while no worker is in a call.
     ///
     /// # Errors
     /// The broken invariant, in words.
-    pub fn check_invariants(&self, workers: u64) -> Result<(), String> {
+    pub fn check_invariants(&self) -> Result<(), String> {
         let (sent, dropped) = self.classes.pace.totals();
         let given = self.classes.pace.given();
         let (due, credit) = (given.wrapping_sub(sent).wrapping_sub(dropped) as i64, self.credit_units(ClassId::ROOT));
@@ -60,12 +60,12 @@ impl SharedTree {
             return Err(format!("R = {given} B, sent {sent} B, dropped {dropped} B, but X = {credit} of 2^-56 B"));
         }
         for at in 0..self.classes.nodes.len() as u32 {
-            self.check_node(at, workers)?;
+            self.check_node(at)?;
         }
         Ok(())
     }
 
-    fn check_node(&self, at: u32, workers: u64) -> Result<(), String> {
+    fn check_node(&self, at: u32) -> Result<(), String> {
         let node = self.classes.node(at);
         let class = ClassId(node.class);
         let child = |class: &ClassId| &self.classes.children[class.index()];
@@ -81,13 +81,14 @@ impl SharedTree {
         if at != ROOT && on == 0 && record.pending != 0 {
             return Err(format!("class {}: off, and has {} of 2^-56 B", class.0, record.pending));
         }
-        let least = -units(u64::from(largest) * workers * leaves_off(&self.hierarchy, self, class));
+        let (off, inner) = below(&self.hierarchy, self, class);
+        let least = -units(u64::from(largest) * off + self.config.ahead * inner);
         if record.pending < least {
             return Err(format!("class {}: owes {} of 2^-56 B, more than {}", class.0, -record.pending, -least));
         }
         for leaf in children.iter().filter(|&&class| self.hierarchy.is_leaf(class)) {
             let credit = child(leaf).credit(record.v);
-            if child(leaf).holders() > 0 && credit < -units(u64::from(largest) * workers) {
+            if child(leaf).holders() > 0 && credit < -units(largest.into()) {
                 return Err(format!("leaf {}: owes {} of 2^-56 B", leaf.0, -credit));
             }
         }
@@ -95,11 +96,11 @@ impl SharedTree {
     }
 }
 
-/// Returns the number of leaves below `class` that are off.
-fn leaves_off(tree: &Hierarchy, shared: &SharedTree, class: ClassId) -> u64 {
+/// Returns the number of leaves below `class` that are off, and that of inner classes from it down.
+fn below(tree: &Hierarchy, shared: &SharedTree, class: ClassId) -> (u64, u64) {
     let of = |&child: &ClassId| match tree.is_leaf(child) {
-        true => u64::from(shared.classes.children[child.index()].holders() == 0),
-        false => leaves_off(tree, shared, child),
+        true => (u64::from(shared.classes.children[child.index()].holders() == 0), 0),
+        false => below(tree, shared, child),
     };
-    tree.children(class).iter().map(of).sum()
+    tree.children(class).iter().map(of).fold((0, 1), |all, one| (all.0 + one.0, all.1 + one.1))
 }

@@ -7,8 +7,8 @@
 //!
 //! A reader loads the number with `Acquire`, so that it sees the words of that writer or later ones. It loads the words
 //! `Relaxed`. If one of them is of a later writer, the `Acquire` fence behind the words synchronizes with that writer's
-//! `Release` fence, and the second load of the number sees the odd one or a later one: the reader tries again. All words
-//! are atomics. So a torn record is possible before the check, a data race is not.
+//! `Release` fence, and the second load of the number sees the odd one or a later one: the reader tries again. All
+//! words are atomics. So a torn record is possible before the check, a data race is not.
 //!
 //! Fields of [`Child`] that a lock guards are `Relaxed`: the lock of the parent orders them.
 //!
@@ -20,9 +20,6 @@ use super::record::{BITS, Record, units};
 
 /// Attempts at a lock.
 const TRIES: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 200 };
-
-/// Bit of [`Child::state`]: someone waits until the class may be on.
-const WANTED: u64 = 1 << 63;
 
 const WORDS: usize = 8;
 
@@ -115,7 +112,8 @@ impl Node {
 pub(super) struct Child {
     base: [AtomicU64; 2],
     sent: AtomicU64,
-    /// Workers that have the leaf on; of an inner class 1 while it is on. And [`WANTED`].
+    /// Workers that have the leaf on; of an inner class 1 while it is on. In the upper half the number of the worker
+    /// that waits until the class may be on; 0 if none does.
     state: AtomicU64,
     /// w: 1 to 2^41; 0 of the root.
     pub(super) weight: u64,
@@ -153,11 +151,7 @@ impl Child {
     }
 
     pub(super) fn holders(&self) -> u64 {
-        self.state.load(Ordering::Relaxed) & !WANTED
-    }
-
-    pub(super) fn is_wanted(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & WANTED != 0
+        self.state.load(Ordering::Relaxed) & u64::from(u32::MAX)
     }
 
     /// Sets the holders. Nobody waits any longer.
@@ -165,12 +159,31 @@ impl Child {
         self.state.store(holders, Ordering::Relaxed);
     }
 
-    pub(super) fn want(&self) {
-        self.state.store(self.state.load(Ordering::Relaxed) | WANTED, Ordering::Relaxed);
+    /// Returns the worker that waits for a class that is off; 0 if none does.
+    pub(super) fn wanted_by(&self) -> u32 {
+        (self.state.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Returns the units that it has at the parent's virtual time `v` and has not used; negative while it owes. `base` is
-    /// not later than `v`.
+    /// Lets `worker` wait, if no other does. The class is off.
+    pub(super) fn want(&self, worker: u32) {
+        if self.wanted_by() == 0 {
+            self.state.store(u64::from(worker) << 32, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts `bytes` that left out of turn at the parent's virtual time `v`, while the class was off with `credit`
+    /// units.
+    pub(super) fn count_lone(&self, v: u128, credit: i128, bytes: u64) {
+        if credit >= 0 {
+            self.set(v, bytes);
+        } else {
+            self.sent.store(self.sent() + bytes, Ordering::Relaxed);
+        }
+        self.hold(0);
+    }
+
+    /// Returns the units that it has at the parent's virtual time `v` and has not used; negative while it owes. `base`
+    /// is not later than `v`.
     #[inline(always)]
     pub(super) fn credit(&self, v: u128) -> i128 {
         let (rise, sent) = (v.wrapping_sub(self.base()), self.sent());

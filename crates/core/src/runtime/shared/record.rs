@@ -23,6 +23,11 @@ pub(super) const fn units(bytes: u64) -> i128 {
     (bytes as i128) << BITS
 }
 
+/// Returns the bytes that a class owes with `credit` units, rounded up.
+pub(super) const fn whole_debt(credit: i128) -> u64 {
+    if credit < 0 { ((-credit + units(1) - 1) >> BITS) as u64 } else { 0 }
+}
+
 /// The shared state of an inner class, as one writer or reader has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::node::{Child, Node};
 use super::pace::Pace;
-use super::record::{BITS, Record, units};
+use super::record::{BITS, Record, units, whole_debt};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
 use crate::parts::memory::{filled, slice};
 use crate::parts::virtual_time::child_weights;
@@ -20,12 +20,23 @@ pub(super) struct Classes {
     /// By class.
     pub(super) children: Box<[Child]>,
     pub(super) pace: Pace,
+    /// [`SharedConfig::ahead`](super::SharedConfig::ahead), in units.
+    ahead: i128,
+}
+
+/// The whole queue of a leaf that is off, which might be sent out of turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub(super) bytes: u64,
+    pub(super) is_single: bool,
+    /// The number of its worker.
+    pub(super) worker: u32,
 }
 
 /// The result of an attempt to serve a leaf out of turn, or to put it on, while its parent is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// It may send one packet, which is charged.
+    /// Its queue was sent and charged.
     Lone,
     /// It is on, and so are the classes above it.
     On,
@@ -34,7 +45,7 @@ pub(super) enum Start {
 }
 
 impl Classes {
-    pub(super) fn new(tree: &Hierarchy, pace: Pace) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(tree: &Hierarchy, pace: Pace, ahead: u64) -> Result<Self, OutOfMemory> {
         let is_inner = |class: ClassId| !tree.is_leaf(class);
         let all = || core::iter::once(ClassId::ROOT).chain(tree.classes());
         let mut node_of = filled(tree.len(), NONE)?;
@@ -55,7 +66,7 @@ impl Classes {
             Node::new(parent(class), class.0)
         })?;
         let children = slice(tree.len(), |index| Child::new(weight_of[index], parent(ClassId(index as u32))))?;
-        Ok(Self { nodes, children, pace })
+        Ok(Self { nodes, children, pace, ahead: units(ahead) })
     }
 
     #[inline(always)]
@@ -85,8 +96,8 @@ impl Classes {
         if at == ROOT { Some(u128::from(self.pace.given()) << 64) } else { self.time(self.node(at).parent) }
     }
 
-    /// Returns the virtual time of the node `at`, or an older one; `None` if writers keep it busy. The parent is read first: its
-    /// time is then at most what belongs to the record, and virtual times only grow.
+    /// Returns the virtual time of the node `at`, or an older one; `None` if writers keep it busy. The parent is read
+    /// first: its time is then at most what belongs to the record, and virtual times only grow.
     #[inline(always)]
     pub(super) fn time(&self, at: u32) -> Option<u128> {
         let clock = self.clock(at)?;
@@ -94,7 +105,8 @@ impl Classes {
         Some(record.after(self.inflow(at, &record, clock)))
     }
 
-    /// Returns the record of the node `at` as of now, for the holder of its lock; `None` if classes above are kept busy.
+    /// Returns the record of the node `at` as of now, for the holder of its lock; `None` if classes above are kept
+    /// busy.
     pub(super) fn now(&self, at: u32) -> Option<Record> {
         let clock = self.clock(at)?;
         let mut record = self.node(at).load();
@@ -143,13 +155,14 @@ impl Classes {
         }
     }
 
-    /// Locks what is above the node `at`, which the caller has locked and which is off, up to the first class that is on, or the root.
+    /// Locks what is above the node `at`, which the caller has locked and which is off, up to the first class that is
+    /// on, or the root.
     pub(super) fn lock_to_on(&self, at: u32) -> Option<u32> {
         self.lock_above(at, |node| self.node(node).load().weight > 0)
     }
 
-    /// Locks what is above the node `at`, which the caller has locked, up to the first class that stays on when `at` goes off, or
-    /// the root.
+    /// Locks what is above the node `at`, which the caller has locked, up to the first class that stays on when `at`
+    /// goes off, or the root.
     fn lock_to_rest(&self, at: u32) -> Option<u32> {
         let mut leaves = None;
         self.lock_above(at, |node| {
@@ -159,9 +172,28 @@ impl Classes {
         })
     }
 
-    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to `top`. `lone`:
-    /// its only packet has so many bytes and has not waited. `None` if classes above are kept busy.
-    pub(super) fn start(&self, leaf: u32, at: u32, top: u32, lone: Option<u32>) -> Option<Start> {
+    /// Returns true if `offer` may leave out of turn: `child` is off and has `credit`, and its parent has `pending`
+    /// units. A single packet may if the child does not owe. More may as long as neither owes more than `ahead` then.
+    pub(super) fn may_pass(&self, child: &Child, offer: Offer, (credit, pending): (i128, i128), is_leaf: bool) -> bool {
+        let wanted = child.wanted_by();
+        // Who waits for an inner class is perhaps another leaf.
+        if wanted != 0 && !(is_leaf && wanted == offer.worker) {
+            return false;
+        }
+        let owes = (-credit).max(-pending).max(0);
+        offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead
+    }
+
+    /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to
+    /// `top`. `offer` is its queue, which `send` sends and returns the bytes of. `None` if classes above are kept busy.
+    pub(super) fn start(
+        &self,
+        leaf: u32,
+        (at, top): (u32, u32),
+        worker: u32,
+        offer: Option<Offer>,
+        send: impl FnOnce() -> u64,
+    ) -> Option<Start> {
         let mut record = self.now(top)?;
         // The highest class on the path that is off.
         let mut below = at;
@@ -173,17 +205,18 @@ impl Classes {
             }
             self.as_child(below)
         };
-        let credit = if record.weight == 0 { record.pending } else { first.credit(record.v) };
-        let result = if credit < 0 {
-            first.want();
-            let wait = if record.weight == 0 { -credit } else { missing(&record, first.weight, -credit) };
-            Start::Wait(self.bytes(top, wait))
-        } else if let Some(len) = lone
-            && !first.is_wanted()
-        {
-            record.pending -= units(len.into());
-            first.set(record.v, len.into());
+        // While nobody is on, the link itself decides.
+        let is_idle = record.weight == 0;
+        let credit = if is_idle { record.pending } else { first.credit(record.v) };
+        let result = if offer.is_some_and(|offer| self.may_pass(first, offer, (credit, record.pending), at == top)) {
+            let bytes = send();
+            record.pending -= units(bytes);
+            first.count_lone(record.v, if is_idle { 0 } else { credit }, bytes);
             Start::Lone
+        } else if credit < 0 {
+            first.want(worker);
+            let wait = if is_idle { -credit } else { missing(&record, first.weight, -credit) };
+            Start::Wait(self.bytes(top, wait))
         } else {
             self.put_on(leaf, at, top, &mut record);
             Start::On
@@ -228,13 +261,15 @@ impl Classes {
         }
     }
 
-    /// Takes `leaf` off, the last that is on below the node `at`, and the node with it. This is the node's record, the caller holds
-    /// its lock, and the leaf does not owe. Returns false, without a change, if others hold locks above it.
+    /// Takes `leaf` off, the last that is on below the node `at`, and the node with it. This is the node's record, the
+    /// caller holds its lock, and the leaf does not owe. Returns false, without a change, if others hold locks above
+    /// it.
     pub(super) fn rest(&self, leaf: u32, at: u32, record: &mut Record) -> bool {
         let leaf = &self.children[leaf as usize];
         let give_back = |record: &mut Record| {
-            record.pending += leaf.credit(record.v);
-            leaf.set(record.v, 0);
+            let credit = leaf.credit(record.v);
+            record.pending += credit;
+            leaf.set(record.v, whole_debt(credit));
             leaf.hold(0);
             record.set_weight(0);
         };
@@ -244,7 +279,8 @@ impl Classes {
             return true;
         }
         let Some(top) = self.lock_to_rest(at) else { return false };
-        // Times from the top down, as all these classes are still on. Only those above `top` can be kept busy by others.
+        // Times from the top down, as all these classes are still on. Only those above `top` can be kept busy by
+        // others.
         let mut from = top;
         let Some(mut upper) = self.now(top) else {
             self.unlock_above(at, top);
@@ -275,8 +311,7 @@ impl Classes {
             let child = self.as_child(below);
             let parent = self.node(below).parent;
             let mut inner = self.node(parent).load();
-            let owed = if pending < 0 { (-pending + units(1) - 1) >> BITS } else { 0 };
-            child.set(inner.v, owed as u64);
+            child.set(inner.v, whole_debt(pending));
             child.hold(0);
             inner.pending += pending;
             inner.set_weight(inner.weight - child.weight);

@@ -10,9 +10,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::atomics::spin_loop;
+use super::ceilings;
 use super::node::due;
-use super::record::{Record, units};
-use super::tree::{Start, missing};
+use super::record::{Record, units, whole_debt};
+use super::tree::{Offer, Start, missing};
 use super::{SharedError, SharedTree};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Nanos, OutOfMemory, Packet, Scheduler, room_in,
@@ -33,8 +34,6 @@ enum State {
     Off,
     /// It has packets and is not on, as far as this worker is concerned.
     Pending,
-    /// The same, and it could not have been sent from when it was looked at.
-    Waiting,
     /// It is on.
     On,
 }
@@ -71,12 +70,35 @@ struct Ring {
     left: u32,
     /// Virtual time as read last.
     v: u128,
-    /// The least deficit per weight of the leaves that had no credit: bytes and weight. No bytes: none.
+    /// The least deficit per weight at `v` of the leaves that had no credit: bytes and weight. No bytes: none.
     least: (u64, u64),
+    /// True while all leaves that the current visit has seen are on and without credit.
+    all_lack: bool,
+    /// True if that was so at the end of the last visit, and no leaf has come since: none can send before one has credit.
+    is_quiet: bool,
+    /// True if one of them has packets.
+    lacks: bool,
 }
 
 impl Ring {
-    const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0, left: 0, v: 0, least: (0, 0) };
+    const EMPTY: Self = Self {
+        head: NIL,
+        tail: NIL,
+        len: 0,
+        left: 0,
+        v: 0,
+        least: (0, 0),
+        all_lack: false,
+        is_quiet: false,
+        lacks: false,
+    };
+
+    /// Returns the units that the leaf with the least deficit lacks at `v`; 0 if it may have credit.
+    fn lacking(&self, v: u128) -> i128 {
+        let (bytes, weight) = self.least;
+        let got = v.wrapping_sub(self.v).checked_mul(u128::from(weight)).and_then(|got| i128::try_from(got).ok());
+        (units(bytes) - got.unwrap_or(i128::MAX)).max(0)
+    }
 
     fn push_back(&mut self, leaves: &mut [Own], leaf: u32) {
         leaves[leaf as usize].next = NIL;
@@ -118,6 +140,10 @@ struct Call<'a> {
     drops: &'a mut dyn DropSink,
     /// Bytes by which R must grow until the first leaf that waits may send.
     wait: u64,
+    /// Time when the first ceiling that holds a leaf back is out of debt.
+    at: Nanos,
+    /// True if a leaf has packets and no credit.
+    lacks: bool,
     /// True if a lock was busy.
     busy: bool,
     /// Bytes of credit that leaves were not allowed to keep.
@@ -136,14 +162,17 @@ impl Call<'_> {
     }
 }
 
-/// The end of a [`SharedTree`] that one core has: its leaf queues, and what it sends. It is a [`Scheduler`] of the packets
-/// that it was given.
+/// The end of a [`SharedTree`] that one core has: its leaf queues, and what it sends. It is a [`Scheduler`] of the
+/// packets that it was given.
 ///
 /// [`BatchEnd::Idle`] means that no packet is queued here and no leaf is on. [`BatchEnd::WaitUntil`] may also be
-/// returned without packets, while a leaf that has sent its last one still owes for it: it leaves in the call at that time.
+/// returned without packets, while a leaf that has sent its last one still owes for it: it leaves in the call at that
+/// time.
 #[derive(Debug)]
 pub struct Worker {
     tree: Arc<SharedTree>,
+    /// 1 or more.
+    number: u32,
     slab: PacketSlab,
     leaves: Box<[Own]>,
     rings: Box<[Ring]>,
@@ -153,7 +182,7 @@ pub struct Worker {
     /// Leaves that the current visit found to come or to end.
     changes: Stack<u32>,
     now: Nanos,
-    /// True if it had packets and sent none in its last pass.
+    /// True if it had packets without credit at the end of its last pass.
     starves: bool,
     /// True while leaves go off that owe.
     forces: bool,
@@ -191,6 +220,7 @@ impl Worker {
         })?;
         let nodes = tree.classes.nodes.len();
         Ok(Self {
+            number: tree.next_number(),
             slab,
             leaves,
             rings: filled(nodes, Ring::EMPTY)?,
@@ -235,7 +265,9 @@ impl Worker {
     /// Puts a leaf at the end of its ring.
     fn put_in_ring(&mut self, leaf: u32) {
         let at = self.tree.classes.children[leaf as usize].parent;
-        self.rings[at as usize].push_back(&mut self.leaves, leaf);
+        let ring = &mut self.rings[at as usize];
+        ring.push_back(&mut self.leaves, leaf);
+        (ring.all_lack, ring.is_quiet) = (false, false);
         if !self.is_active[at as usize] {
             self.is_active[at as usize] = true;
             self.active.push(at);
@@ -260,10 +292,21 @@ impl Worker {
                     own.state = State::Off;
                 }
             }
-            ring.left = 0;
+            (ring.left, ring.is_quiet) = (0, false);
             self.rings[at as usize] = ring;
-            let mut call =
-                Call { now, packets: 0, bytes: 0, max_bytes: 0, out: &mut out, drops, wait, busy, dropped: 0 };
+            let mut call = Call {
+                now,
+                packets: 0,
+                bytes: 0,
+                max_bytes: 0,
+                out: &mut out,
+                drops,
+                wait,
+                at: Nanos::MAX,
+                lacks: false,
+                busy,
+                dropped: 0,
+            };
             self.settle(&tree, at, &mut call);
             self.is_active[at as usize] = self.rings[at as usize].len > 0;
             if self.is_active[at as usize] {
@@ -301,7 +344,7 @@ impl Worker {
         if call.dropped > 0 {
             tree.classes.pace.drop_credit(call.dropped);
         }
-        self.starves = call.bytes == 0 && !full && self.slab.queued() > 0;
+        self.starves = !full && !call.is_full() && call.lacks;
         if full || call.is_full() {
             return BatchEnd::Full;
         }
@@ -315,30 +358,34 @@ impl Worker {
     fn next_time(&self, tree: &SharedTree, call: &Call<'_>) -> Nanos {
         let mut wait = call.wait;
         for &at in self.active.iter() {
-            let (bytes, weight) = self.rings[at as usize].least;
-            if bytes > 0
-                && let Some(record) = tree.classes.node(at).read()
+            let ring = &self.rings[at as usize];
+            if ring.least.0 > 0
+                && let (Some(record), Some(v)) = (tree.classes.node(at).read(), tree.classes.time(at))
             {
                 // Negative pending units were not part of the virtual time that was read.
                 let record = Record { pending: 0, ..record };
-                wait = wait.min(tree.classes.bytes(at, missing(&record, weight, units(bytes))));
+                wait = wait.min(tree.classes.bytes(at, missing(&record, ring.least.1, ring.lacking(v))));
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
-        match wait {
-            u64::MAX => soon,
-            _ if call.busy => tree.classes.pace.time_of(wait, call.now).min(soon),
-            _ => tree.classes.pace.time_of(wait, call.now),
-        }
+        let at = if wait == u64::MAX { call.at } else { tree.classes.pace.time_of(wait, call.now).min(call.at) };
+        let at = if call.busy || at == Nanos::MAX { at.min(soon) } else { at };
+        at.max(call.now.saturating_add(Nanos(1)))
     }
 
     /// Visits the own leaves of the node `at`. Returns false if there was no room for all.
     fn visit(&mut self, tree: &SharedTree, at: u32, call: &mut Call<'_>) -> bool {
         let mut ring = self.rings[at as usize];
         if ring.left == 0 {
-            ring.left = ring.len;
-            ring.least = (0, 0);
-            match tree.classes.time(at) {
+            let time = tree.classes.time(at);
+            if ring.is_quiet && time.is_none_or(|v| ring.lacking(v) > 0) {
+                call.lacks |= ring.lacks;
+                call.busy |= time.is_none();
+                return true;
+            }
+            (ring.left, ring.least) = (ring.len, (0, 0));
+            (ring.all_lack, ring.is_quiet, ring.lacks) = (true, false, false);
+            match time {
                 Some(v) => ring.v = v,
                 // With the virtual time of the last visit no leaf sends too much.
                 None => call.busy = true,
@@ -353,12 +400,21 @@ impl Worker {
             let leaf = ring.pop(&self.leaves);
             ring.left -= 1;
             let own = &mut self.leaves[leaf as usize];
+            let mut held = is_held(tree, leaf, call);
             if own.state != State::On {
-                self.changes.push(leaf);
+                ring.all_lack = false;
+                if held {
+                    ring.push_back(&mut self.leaves, leaf);
+                } else {
+                    self.changes.push(leaf);
+                }
                 continue;
             }
             let credit = send(tree, own, &mut self.slab, leaf, ring.v, call);
-            if own.queue.is_empty() && credit >= 0 {
+            held = held || !own.queue.is_empty() && is_held(tree, leaf, call);
+            ring.all_lack &= credit <= 0 && !held;
+            if (own.queue.is_empty() || held) && credit >= 0 {
+                ring.all_lack = false;
                 self.changes.push(leaf);
                 continue;
             }
@@ -369,6 +425,7 @@ impl Worker {
                 break;
             }
             call.busy |= credit > 0;
+            ring.lacks |= !own.queue.is_empty() && !held;
             let weight = tree.classes.children[leaf as usize].weight;
             let bytes = credit.unsigned_abs() + 1;
             let (best, of) = ring.least;
@@ -377,6 +434,8 @@ impl Worker {
             }
             ring.push_back(&mut self.leaves, leaf);
         }
+        call.lacks |= ring.lacks;
+        ring.is_quiet = done && ring.all_lack;
         self.rings[at as usize] = ring;
         if !self.changes.is_empty() {
             self.settle(tree, at, call);
@@ -430,8 +489,13 @@ impl Worker {
         for index in first..self.changes.len() {
             let leaf = self.changes[index];
             let own = &self.leaves[leaf as usize];
-            if own.state == State::On && (own.queue.is_empty() || self.forces) {
+            let is_ready = || tree.ceilings.are_ready(tree.ceilings.first(leaf));
+            if own.state == State::On && (own.queue.is_empty() || self.forces || !is_ready()) {
                 done &= self.end(tree, leaf, at, &mut record);
+                let own = &mut self.leaves[leaf as usize];
+                if own.state == State::Off && !own.queue.is_empty() && !self.forces {
+                    own.state = State::Pending;
+                }
             }
         }
         record.distribute(0);
@@ -439,21 +503,17 @@ impl Worker {
         done
     }
 
-    /// Serves leaves of the node `at`, which is off, until one is on. `first` is the first change that is not made then. Returns
-    /// false if others kept classes above it busy.
+    /// Serves leaves of the node `at`, which is off, until one is on. `first` is the first change that is not made
+    /// then. Returns false if others kept classes above it busy.
     fn start(&mut self, tree: &SharedTree, at: u32, top: u32, first: &mut usize, call: &mut Call<'_>) -> bool {
         while *first < self.changes.len() {
             let leaf = self.changes[*first];
             let own = &mut self.leaves[leaf as usize];
-            let lone = lone_packet(own, &self.slab, call);
-            match tree.classes.start(leaf, at, top, lone) {
+            let offer = offer(tree, own, &self.slab, (self.number, leaf), call);
+            let slab = &mut self.slab;
+            match tree.classes.start(leaf, (at, top), self.number, offer, || send_all(tree, own, slab, leaf, call)) {
                 None => return false,
-                Some(Start::Lone) => {
-                    own.state = State::Off;
-                    if let Some(packet) = own.queue.dequeue(&mut self.slab, ClassId(leaf), call.now, call.drops) {
-                        call.send(packet);
-                    }
-                }
+                Some(Start::Lone) => own.state = State::Off,
                 Some(Start::On) => {
                     own.state = State::On;
                     own.set_base(tree.classes.children[leaf as usize].base());
@@ -461,8 +521,8 @@ impl Worker {
                     return true;
                 }
                 Some(Start::Wait(bytes)) => {
-                    own.state = State::Waiting;
                     call.wait = call.wait.min(bytes);
+                    call.lacks = true;
                 }
             }
             *first += 1;
@@ -470,28 +530,27 @@ impl Worker {
         true
     }
 
-    /// Serves `leaf` out of turn, puts it on, or lets it wait. The node `at` is on, this is its record, its lock is held.
+    /// Serves `leaf` out of turn, puts it on, or lets it wait. The node `at` is on, this is its record, its lock is
+    /// held.
     fn come(&mut self, tree: &SharedTree, leaf: u32, at: u32, record: &mut Record, call: &mut Call<'_>) {
         let own = &mut self.leaves[leaf as usize];
         let child = &tree.classes.children[leaf as usize];
         let holders = child.holders();
         if holders == 0 {
             let credit = child.credit(record.v);
-            if credit < 0 {
-                child.want();
-                own.state = State::Waiting;
-                call.wait = call.wait.min(tree.classes.bytes(at, missing(record, child.weight, -credit)));
+            if let Some(offer) = offer(tree, own, &self.slab, (self.number, leaf), call)
+                && tree.classes.may_pass(child, offer, (credit, record.pending), true)
+            {
+                let bytes = send_all(tree, own, &mut self.slab, leaf, call);
+                record.pending -= units(bytes);
+                child.count_lone(record.v, credit, bytes);
+                own.state = State::Off;
                 return;
             }
-            if let Some(len) = lone_packet(own, &self.slab, call)
-                && !child.is_wanted()
-            {
-                record.pending -= units(len.into());
-                child.set(record.v, len.into());
-                own.state = State::Off;
-                if let Some(packet) = own.queue.dequeue(&mut self.slab, ClassId(leaf), call.now, call.drops) {
-                    call.send(packet);
-                }
+            if credit < 0 {
+                child.want(self.number);
+                call.lacks = true;
+                call.wait = call.wait.min(tree.classes.bytes(at, missing(record, child.weight, -credit)));
                 return;
             }
             child.set(record.v, 0);
@@ -502,8 +561,8 @@ impl Worker {
         own.set_base(child.base());
     }
 
-    /// Takes `leaf` off, which has no packets, unless it owes. The node `at` is on, this is its record, its lock is held. Returns
-    /// false if others kept classes above it busy.
+    /// Takes `leaf` off, which has no packets, unless it owes. The node `at` is on, this is its record, its lock is
+    /// held. Returns false if others kept classes above it busy.
     fn end(&mut self, tree: &SharedTree, leaf: u32, at: u32, record: &mut Record) -> bool {
         let own = &mut self.leaves[leaf as usize];
         let child = &tree.classes.children[leaf as usize];
@@ -525,7 +584,7 @@ impl Worker {
             return done;
         }
         record.pending += credit;
-        child.set(record.v, 0);
+        child.set(record.v, whole_debt(credit));
         child.hold(0);
         record.set_weight(record.weight - child.weight);
         own.state = State::Off;
@@ -533,12 +592,13 @@ impl Worker {
     }
 }
 
-/// Sends from a leaf that is on while it has credit at the virtual time `v` and the call has room. Returns the credit that it
-/// has left, in whole bytes.
+/// Sends from a leaf that is on while it has credit at the virtual time `v` and the call has room. Returns the credit
+/// that it has left, in whole bytes.
 #[inline(always)]
 fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u128, call: &mut Call<'_>) -> i64 {
     let child = &tree.classes.children[leaf as usize];
     let due = due(v, own.base(), child.weight);
+    let ceiling = tree.ceilings.first(leaf);
     let mut sent = child.sent();
     let excess = (due.wrapping_sub(sent) as i64).saturating_sub(tree.stored);
     if excess > 0 && child.count(sent, excess as u64) {
@@ -552,6 +612,9 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
             return credit;
         }
         let Some(len) = own.queue.head_len() else { return credit };
+        if !tree.ceilings.are_ready(ceiling) {
+            return credit;
+        }
         if !child.count(sent, len.into()) {
             // Another worker has sent from the same leaf.
             sent = child.sent();
@@ -559,16 +622,49 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
             continue;
         }
         sent = sent.wrapping_add(len.into());
+        tree.ceilings.charge(ceiling, len);
         if let Some(packet) = own.queue.dequeue(slab, ClassId(leaf), call.now, call.drops) {
             call.send(packet);
         }
     }
 }
 
-/// Returns the length of the only packet of a leaf that has not waited, if the call has room for it.
-fn lone_packet(own: &Own, slab: &PacketSlab, call: &Call<'_>) -> Option<u32> {
-    let is_lone = own.state == State::Pending && !call.is_full() && own.queue.backlog(slab).packets == 1;
-    if is_lone { own.queue.head_len() } else { None }
+/// Returns true if a ceiling holds `leaf` back.
+#[inline(always)]
+fn is_held(tree: &SharedTree, leaf: u32, call: &mut Call<'_>) -> bool {
+    let first = tree.ceilings.first(leaf);
+    if first == ceilings::NIL {
+        return false;
+    }
+    let ready = tree.ceilings.wait(first, call.now);
+    call.at = call.at.min(ready.unwrap_or(Nanos::MAX));
+    ready.is_some()
+}
+
+/// Returns the queue of a leaf, if the call has room for all of it. Below a ceiling it is a single packet.
+fn offer(
+    tree: &SharedTree,
+    own: &Own,
+    slab: &PacketSlab,
+    (worker, leaf): (u32, u32),
+    call: &Call<'_>,
+) -> Option<Offer> {
+    let Amount { packets, bytes } = own.queue.backlog(slab);
+    let first = tree.ceilings.first(leaf);
+    let may_send = first == ceilings::NIL || packets == 1 && tree.ceilings.are_ready(first);
+    let fits = packets <= call.packets as u64 && !call.is_full() && may_send;
+    fits.then_some(Offer { bytes, is_single: packets == 1, worker })
+}
+
+/// Sends the whole queue of a leaf; returns its bytes. An active queue may drop some of it.
+fn send_all(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, call: &mut Call<'_>) -> u64 {
+    let before = call.bytes;
+    while let Some(packet) = own.queue.dequeue(slab, ClassId(leaf), call.now, call.drops) {
+        call.send(packet);
+    }
+    let bytes = call.bytes - before;
+    tree.ceilings.charge(tree.ceilings.first(leaf), bytes as u32);
+    bytes
 }
 
 impl Scheduler for Worker {
@@ -618,6 +714,18 @@ impl Scheduler for Worker {
     ) -> BatchEnd {
         let packets = max_packets.min(room_in(out));
         let (wait, busy, dropped) = (u64::MAX, false, 0);
-        self.serve(&mut Call { now, packets, bytes: 0, max_bytes, out, drops, wait, busy, dropped })
+        self.serve(&mut Call {
+            now,
+            packets,
+            bytes: 0,
+            max_bytes,
+            out,
+            drops,
+            wait,
+            at: Nanos::MAX,
+            lacks: false,
+            busy,
+            dropped,
+        })
     }
 }

@@ -68,6 +68,26 @@ fn a_class_keeps_its_lag_while_its_last_packet_is_in_transmission() {
 }
 
 #[test]
+fn a_class_alone_keeps_its_lag_while_its_packet_is_in_transmission() {
+    let mut hvt = Hvt::new(&flat([weighted(1); 4])).unwrap();
+    for (class, len) in [(2, 1500), (3, 1500), (1, 64)] {
+        hvt.enqueue(Nanos::ZERO, packet(class, len, 0), &mut never);
+    }
+    let next = |hvt: &mut Hvt| match hvt.dequeue(Nanos::ZERO, &mut never) {
+        Dequeued::Packet(packet) => packet.class.0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([(); 3].map(|()| next(&mut hvt)), [2, 3, 1]);
+    // Its packet of 64 B is in transmission, and its tag is 702 B behind the clock.
+    hvt.enqueue(Nanos::ZERO, packet(1, 64, 1), &mut never);
+    assert_eq!((hvt.alone, next(&mut hvt)), (1, 1));
+    for (class, len) in [(4, 1500), (1, 64)] {
+        hvt.enqueue(Nanos::ZERO, packet(class, len, 2), &mut never);
+    }
+    assert_eq!(drain(&mut hvt), [1, 4]);
+}
+
+#[test]
 fn the_link_starts_anew_while_all_that_is_queued_waits_for_its_ceiling() {
     let limited = ClassConfig { ceiling: Rate::from_bps(1_000_000).ok(), ceiling_burst: Some(0), ..weighted(1) };
     let mut hvt = Hvt::new(&flat([weighted(1), limited, weighted(98)])).unwrap();

@@ -1,0 +1,144 @@
+//! The bounds of a link that several cores share.
+
+use fairlink_config::LinkFile;
+use fairlink_core::{ClassId, Cores, NANOS_PER_SEC, Nanos, SharedConfig, SharedError, SharedTree, Split};
+use fairlink_theory::cores::{self, CoresBounds};
+use fairlink_theory::to_f64;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::refused::Refused;
+
+/// Most packets that a core sends in one pass.
+const BATCH: u64 = 32;
+/// Longest time between two passes for which shares were measured, in largest packets of the link.
+const MEASURED: u64 = 83;
+
+/// The bounds of a link on several cores.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct OnCores {
+    /// Number of cores.
+    pub cores: u16,
+    /// The way in which they share the link.
+    pub split: String,
+    /// True if packets leave in the order of one scheduler, whose bounds then hold.
+    pub exact: bool,
+    /// Longest time between two passes of a core, in seconds.
+    pub pass_s: f64,
+    /// Most bytes in the network interface. Absent if nothing bounds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface_bytes: Option<u64>,
+    /// By class, in the order of the file. Empty where there are no such bounds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassOnCores>,
+    /// Conditions, and reasons for absent numbers.
+    pub notes: Vec<String>,
+}
+
+/// The bounds of a class on several cores.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct ClassOnCores {
+    /// Its name.
+    pub name: String,
+    /// Most bytes by which its service differs from that of a sibling, in proportion to their weights, in any time in which
+    /// both have packets. Absent without siblings, and where a ceiling may hold either back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness_bytes: Option<f64>,
+    /// Of a leaf: the bytes by which its service may be below its guarantee while it has packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guarantee_lag_bytes: Option<f64>,
+    /// Of a leaf: longest delay of a packet, in seconds, while it sends no more than its guarantee and one largest packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_bound_s: Option<f64>,
+}
+
+impl OnCores {
+    /// Computes the bounds of `link` on `cores`, with at most `pass` from one pass of a core to the next.
+    ///
+    /// # Errors
+    /// [`Refused`] if its classes cannot be shared in this way.
+    pub fn new(link: &LinkFile, cores: Cores, pass: Nanos) -> Result<Self, Refused> {
+        let mut on = Self {
+            cores: cores.count,
+            split: cores.split.name().to_owned(),
+            exact: cores.split.is_exact(),
+            pass_s: pass.0 as f64 / NANOS_PER_SEC as f64,
+            interface_bytes: None,
+            classes: Vec::new(),
+            notes: Vec::new(),
+        };
+        match cores.split {
+            Split::One => {}
+            Split::Hub => on.notes.push(
+                "packets leave in the order of one scheduler: its bounds hold, later by the time in the rings to and from the hub; that time is not computed, because no hub was measured on this machine".to_owned(),
+            ),
+            Split::Shared => on.add_shared(link, cores.count, pass)?,
+            Split::Equal | Split::CakeMq | Split::PerCore => on.notes.push(
+                "no bounds: a core does not get what the classes of other cores leave; `fairlink sim` shows what that costs".to_owned(),
+            ),
+        }
+        Ok(on)
+    }
+
+    fn add_shared(&mut self, link: &LinkFile, workers: u16, pass: Nanos) -> Result<(), Refused> {
+        let (tree, head) = (&link.tree, link.tree.link());
+        let config = SharedConfig::for_passes(&head, pass);
+        SharedTree::new(tree.clone(), config).map_err(|error| refused(link, &error))?;
+        let batch = BATCH * u64::from(head.max_packet);
+        let SharedConfig { mark, credit, ahead, .. } = config;
+        let limits = cores::Cores { workers: workers.into(), pass, batch, mark, credit, ahead, late: 0 };
+        let bounds = CoresBounds::new(tree, limits);
+        self.interface_bytes = u64::try_from(bounds.interface()).ok();
+        // Parents come before their children.
+        let mut limited = vec![false; tree.len()];
+        for class in tree.classes() {
+            let above = tree.parent(class).is_some_and(|parent| limited[parent.index()]);
+            limited[class.index()] = above || tree.config(class).ceiling.is_some();
+        }
+        let free = |class: ClassId| !limited[class.index()];
+        if !tree.classes().all(free) {
+            self.notes.push("not computed for classes with a ceiling at or above them: they get less than their share while it holds them back".to_owned());
+        }
+        for class in tree.classes() {
+            let leaf = tree.is_leaf(class) && free(class);
+            self.classes.push(ClassOnCores {
+                name: link.names.name(class).to_owned(),
+                fairness_bytes: fairness(link, &bounds, class, &free),
+                guarantee_lag_bytes: leaf.then(|| to_f64(&bounds.guarantee_lag(class))),
+                delay_bound_s: leaf.then(|| to_f64(&bounds.delay(class, head.max_packet.into()))),
+            });
+        }
+        self.notes.push(
+            "for leaves with packets on one core, while every core makes its passes in time and the link is busy"
+                .to_owned(),
+        );
+        let lag = head.rate.bytes_in(pass) / u64::from(head.max_packet.max(1));
+        if lag > MEASURED {
+            self.notes.push(format!(
+                "not measured: between two passes the link carries {lag} of its largest packets; shares were measured up to {MEASURED}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Says which class cannot be shared.
+fn refused(link: &LinkFile, error: &SharedError) -> Refused {
+    match *error {
+        SharedError::Unsupported { class, feature, reason } => Refused::failed(format!(
+            "split = \"shared\": \"{}\" has {}, which several cores cannot honour: {reason}; use split = \"hub\"",
+            link.names.name(class),
+            feature.as_str()
+        )),
+        ref other => Refused::failed(other),
+    }
+}
+
+/// Returns the bound of Theorem V for `class` and the sibling of the smallest weight, in bytes of `class`.
+fn fairness(link: &LinkFile, bounds: &CoresBounds<'_>, class: ClassId, free: &impl Fn(ClassId) -> bool) -> Option<f64> {
+    let tree = &link.tree;
+    let siblings = tree.parent(class).map(|parent| tree.children(parent))?;
+    let others = siblings.iter().copied().filter(|&other| other != class && free(other) && free(class));
+    let other = others.min_by_key(|&other| tree.weight(other))?;
+    Some(to_f64(&bounds.between(class, other)) * tree.weight(class) as f64)
+}

@@ -1,0 +1,66 @@
+//! The cores that share a link, as arguments.
+
+use fairlink_config::scenario::LAG;
+use fairlink_config::units::show_time;
+use fairlink_core::{Cores, MAX_CORES, Nanos, Split};
+
+use crate::args;
+use crate::failure::CliError;
+
+/// Number of cores, and the ways in which they share the link.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct CoreArgs {
+    /// Cores that share the link, 1 to 64, instead of those of its file.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CORES)))]
+    cores: Option<u16>,
+    /// Way in which they share it, instead of that of its file: one, hub, shared; for comparison equal, cake-mq,
+    /// per-core. `sim` compares several.
+    #[arg(long = "split", value_name = "WAY", value_parser = split)]
+    splits: Vec<Split>,
+}
+
+/// Reads a time until a core sees what others have done.
+pub(crate) fn lag(text: &str) -> Result<Nanos, String> {
+    let ([least, most], lag) = (LAG, args::time(text)?);
+    if (least..=most).contains(&lag) {
+        return Ok(lag);
+    }
+    Err(format!("{}; the limits are {} and {}", show_time(lag), show_time(least), show_time(most)))
+}
+
+fn split(name: &str) -> Result<Split, String> {
+    Split::named(name).ok_or_else(|| format!("unknown; it is one of {}", Split::NAMES.join(", ")))
+}
+
+impl CoreArgs {
+    /// Returns the cores that share a link whose file says `own`, in one way.
+    ///
+    /// # Errors
+    /// As [`CoreArgs::of`], or several ways.
+    pub(crate) fn only(&self, own: Cores) -> Result<Cores, CliError> {
+        match self.of(own)?[..] {
+            [cores] => Ok(cores),
+            _ => Err(CliError::wrong("--split is given twice; only `sim` compares several ways")),
+        }
+    }
+
+    /// Returns the cores that share a link whose file says `own`, one for each way.
+    ///
+    /// # Errors
+    /// A way for several cores, and one core.
+    pub(crate) fn of(&self, own: Cores) -> Result<Vec<Cores>, CliError> {
+        let count = self.cores.unwrap_or(own.count);
+        let mut splits = self.splits.clone();
+        splits.dedup();
+        if let Some(split) = splits.iter().find(|split| count == 1 && **split != Split::One) {
+            let name = split.name();
+            return Err(CliError::wrong(format!(
+                "--split {name}: this link has 1 core; add --cores N, or cores = N to [link]"
+            )));
+        }
+        if splits.is_empty() {
+            splits.push(if count > 1 && own.is_one() { Split::default() } else { own.split });
+        }
+        Ok(splits.into_iter().map(|split| Cores { count, split }).collect())
+    }
+}

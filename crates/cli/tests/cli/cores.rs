@@ -1,0 +1,108 @@
+//! Links that several cores share.
+
+use crate::{Scratch, fairlink};
+
+/// Two greedy classes of weights 1 and 3 on two cores, with more lines in `[link]`.
+fn two(dir: &Scratch, more: &str) -> String {
+    let text = format!(
+        "duration = \"1s\"\nwarmup = \"100ms\"\n[link]\nrate = \"1gbit\"\nmtu = \"1500B\"\n{more}\n\
+         [[class]]\nname = \"a\"\nweight = 1\n[[class]]\nname = \"b\"\nweight = 3\n\
+         [[source]]\nclass = \"a\"\nmodel = \"greedy\"\npacket = \"1500B\"\n\
+         [[source]]\nclass = \"b\"\nmodel = \"greedy\"\npacket = \"1500B\"\n"
+    );
+    dir.write("two.toml", &text)
+}
+
+#[test]
+fn sim_compares_ways_to_share_a_link_and_says_what_goes_to_the_wrong_leaf() {
+    let dir = Scratch::new();
+    let file = two(&dir, "cores = 2");
+    let splits = ["--split", "one", "--split", "hub", "--split", "shared", "--split", "equal"];
+    let out = dir.path("out");
+    let json = fairlink(&[&["sim", &file, "--json", "--out", &out][..], &splits].concat()).json();
+    let runs = json["runs"].as_array().expect("runs");
+    let found: Vec<(String, f64)> = runs
+        .iter()
+        .map(|run| {
+            let mean = run["misplaced"]["windows"][1]["mean"].as_f64().expect("windows of 10 ms");
+            (run["link"]["scheduler"].as_str().expect("a name").to_owned(), mean)
+        })
+        .collect();
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["hls", "hls-hub", "shared", "hls-equal"]);
+    // Half to each, where a quarter and three quarters are fair.
+    assert!(found[..3].iter().all(|(_, mean)| *mean < 0.01) && (found[3].1 - 0.25).abs() < 0.001, "{found:?}");
+    for name in ["misplaced.svg", "misplaced.csv", "hls-equal.csv", "schedulers.svg"] {
+        assert!(std::path::Path::new(&out).join(name).exists(), "{name}");
+    }
+    let text = fairlink(&["sim", &file]).quiet().stdout;
+    assert!(text.contains("hls-hub, seed 1") && text.contains("Traffic of the wrong leaves"), "{text}");
+    // One core is measured on request.
+    let text = fairlink(&["sim", &file, "--cores", "1", "--split", "one"]).quiet().stdout;
+    assert!(!text.contains("wrong leaves"), "{text}");
+    let text = fairlink(&["sim", &file, "--cores", "1", "--split", "one", "--metrics"]).quiet().stdout;
+    assert!(text.contains("wrong leaves"), "{text}");
+}
+
+#[test]
+fn check_prints_theorem_v_for_shared_virtual_times_and_says_where_there_is_nothing() {
+    let dir = Scratch::new();
+    let file = two(&dir, "cores = 2\nsplit = \"shared\"");
+    let on = fairlink(&["check", &file, "--json"]).quiet().json()["on_cores"].clone();
+    // At least 4 packets of 1500 B as mark and as ahead, 8 as credit; a batch of 32 for each of two cores. Lambda is one
+    // packet for each leaf, and ahead.
+    let (mark, credit, lambda, batches) = (6_000, 12_000, 9_000, 96_000);
+    assert_eq!((&on["split"], &on["exact"]), (&"shared".into(), &false.into()));
+    assert_eq!(on["interface_bytes"], mark + credit + lambda + batches);
+    // (credit + Lambda) (1 / 1 + 1 / 3), in bytes of each.
+    for (class, weight) in [(0, 1.0), (1, 3.0)] {
+        let bytes = on["classes"][class]["fairness_bytes"].as_f64().expect("a number");
+        assert!((bytes - 21_000.0 * (4.0 / 3.0) * weight).abs() < 1e-6, "{on}");
+        assert!(on["classes"][class]["delay_bound_s"].is_number(), "{on}");
+    }
+    let text = fairlink(&["check", &file]).quiet().stdout;
+    assert!(text.contains("on 2 cores, split = \"shared\"") && !text.contains("not measured"), "{text}");
+    let text = fairlink(&["check", &file, "--lag", "2ms"]).quiet().stdout;
+    assert!(text.contains("the link carries 166 of its largest packets; shares were measured up to 83"), "{text}");
+    for (split, says) in [("hub", "its bounds hold"), ("cake-mq", "no bounds")] {
+        let text = fairlink(&["check", &file, "--split", split]).quiet().stdout;
+        assert!(text.contains(says), "{text}");
+    }
+    let limited = two(&dir, "cores = 2\nsplit = \"shared\"");
+    let with =
+        std::fs::read_to_string(&limited).expect("a file").replace("weight = 3", "weight = 3\nceiling = \"1mbit\"");
+    let on = fairlink(&["check", &dir.write("limited.toml", &with), "--json"]).json()["on_cores"].clone();
+    assert!(on["classes"].as_array().expect("classes").iter().all(|class| class["fairness_bytes"].is_null()), "{on}");
+    assert!(on["classes"][0]["delay_bound_s"].is_number() && on["classes"][1]["delay_bound_s"].is_null(), "{on}");
+}
+
+#[test]
+fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
+    let dir = Scratch::new();
+    let one = two(&dir, "");
+    let several = dir.write("several.toml", &std::fs::read_to_string(two(&dir, "cores = 4")).expect("a file"));
+    let critical =
+        std::fs::read_to_string(&several).expect("a file").replace("weight = 3", "weight = 3\nlatency_critical = true");
+    let critical = dir.write("critical.toml", &critical);
+    let none = dir.write("none.toml", &std::fs::read_to_string(two(&dir, "cores = 65")).expect("a file"));
+    let word =
+        dir.write("word.toml", &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shard\"")).expect("a file"));
+    let one_again = two(&dir, "");
+    assert_eq!(one, one_again);
+    for (args, says) in [
+        (&["sim", &one, "--split", "hub"][..], "this link has 1 core; add --cores N, or cores = N to [link]"),
+        (&["sim", &one, "--cores", "2", "--split", "half"], "one, hub, shared, equal, cake-mq, per-core"),
+        (&["sim", &one, "--cores", "2", "--lag", "10ns"], "10 ns; the limits are 100 ns and 1 s"),
+        (&["check", &several, "--split", "hub", "--split", "shared"], "only `sim` compares several ways"),
+        (&["check", &critical, "--split", "shared"], "\"b\" has latency_critical, which several cores cannot honour"),
+        (&["sim", &critical, "--split", "shared"], "class b has latency_critical"),
+        (&["check", &none], "65"),
+        (&["check", &word], "shared"),
+        (&["qdisc", "add", &several, "--out", "x"], "the kernel module runs each link on one core"),
+    ] {
+        let outcome = fairlink(args);
+        assert_ne!(outcome.code, 0, "{args:?}");
+        let said = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(says), "{args:?}: {}", outcome.stderr);
+    }
+}

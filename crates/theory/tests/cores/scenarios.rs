@@ -1,0 +1,260 @@
+//! Traffic that is hard to share on several cores, packet by packet, beside hierarchical max-min sharing of a fluid.
+//!
+//! The link has 10 Gbit/s, four classes of the weights 1 to 4 with eight leaves each, and four workers. Time goes in
+//! steps of 1 us. A worker makes a pass at random times, and has then the packets that its processor could have sent
+//! since the last one, 4 in a step. A packet counts when the link has carried it, behind those that were sent before.
+
+use std::collections::VecDeque;
+
+use fairlink_core::{
+    ClassConfig, ClassId, DropReason, Hierarchy, LinkConfig, Nanos, Packet, Rate, Scheduler, Share, SharedConfig,
+    SharedTree, Worker,
+};
+use fairlink_theory::fast::Solver;
+use fairlink_theory::request::{Demand, Request};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+const LEN: u32 = 1500;
+const L: f64 = LEN as f64;
+/// Bytes in a step.
+const C: f64 = 1250.0;
+const CORES: usize = 4;
+const LEAVES: usize = 32;
+/// Steps in which traffic changes, and steps before anything is measured.
+const PERIOD: usize = 1000;
+const WARM: usize = 20_000;
+
+/// The traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scenario {
+    /// Every leaf always has packets.
+    Greedy,
+    /// One leaf sends 1.2 times its guarantee, on another core each millisecond; all others are greedy.
+    Moving,
+    /// Half of the leaves send twice their guarantees, a third of the time.
+    Third,
+    /// One leaf is greedy; the others, in two groups, send twice their guarantees in alternate milliseconds.
+    Alternate,
+    /// All but one leaf are greedy, on all cores; the other comes and goes.
+    SpreadButOne,
+    /// All leaves are greedy, on all cores, one of which has no processor for 3 of 10 milliseconds.
+    LateCore,
+    /// A quarter of the leaves are greedy; the others send 4 times their guarantees, on for 10 ms and off for 30 ms on
+    /// average.
+    OnOff,
+    /// One leaf is greedy; the others send 0.9 times their guarantees.
+    Trickle,
+    /// Two leaves are greedy; ten, in two groups, send 4 times their guarantees in alternate milliseconds.
+    Bursty,
+}
+
+use Scenario::{Alternate, Bursty, Greedy, LateCore, Moving, OnOff, SpreadButOne, Third, Trickle};
+
+const ALL: [Scenario; 9] = [Greedy, Moving, Third, Alternate, SpreadButOne, LateCore, OnOff, Trickle, Bursty];
+
+/// What was seen.
+#[derive(Debug)]
+struct Seen {
+    /// Bytes carried, beside those of the ideal.
+    total: f64,
+    /// Largest change of the difference between a leaf's service and its ideal, in packets.
+    window: f64,
+    /// Least share of the ideal that a leaf got.
+    share: f64,
+    /// Most packets in the interface, and the least while the link should be busy.
+    unsent: (f64, f64),
+}
+
+struct Random(ChaCha8Rng);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        ((u128::from(self.0.next_u64()) * limit as u128) >> 64) as usize
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.unit()).ln()
+    }
+}
+
+/// Drops are not expected.
+fn none(_: Nanos, packet: Packet, why: DropReason) {
+    panic!("{packet:?}: {}", why.as_str());
+}
+
+fn tree() -> Hierarchy {
+    let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(10_000_000_000).unwrap()));
+    let weight = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
+    for class in 1..=4 {
+        let class = tree.add(ClassId::ROOT, weight(class)).unwrap();
+        (0..8).for_each(|leaf| _ = tree.add(class, weight(1 + leaf % 3)).unwrap());
+    }
+    tree.build().unwrap()
+}
+
+/// Runs `scenario` for `steps`, with passes up to `gap` steps apart.
+fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Seen {
+    let tree = tree();
+    let leaves = tree.leaves().to_vec();
+    let guarantee: Vec<f64> = leaves.iter().map(|&leaf| tree.rate_all_busy(leaf) as f64 / 8e6).collect();
+    let mut solver = Solver::new(&tree);
+    let mut demand = Demand::uniform(&tree, Request::Rate(0));
+    let shared = SharedTree::new(tree.clone(), config).unwrap();
+    let mut workers: Vec<_> = (0..CORES).map(|_| shared.worker().unwrap()).collect();
+    let mut random = Random(ChaCha8Rng::seed_from_u64(17 + scenario as u64));
+    let home: Vec<usize> = (0..LEAVES).map(|_| random.below(CORES)).collect();
+    let greedy: Vec<bool> = (0..LEAVES)
+        .map(|leaf| match scenario {
+            Greedy | LateCore => true,
+            Moving | SpreadButOne => leaf != 1,
+            Third => leaf % 2 == 0,
+            Alternate | Trickle => leaf == 0,
+            Bursty => leaf < 2,
+            OnOff => random.unit() < 0.25 || leaf == 0,
+        })
+        .collect();
+    let spread = |leaf: usize| scenario == LateCore || scenario == SpreadButOne && leaf != 1;
+    let mut on: Vec<bool> = (0..LEAVES).map(|_| random.unit() < 0.25).collect();
+    let mut until: Vec<f64> = (0..LEAVES).map(|_| random.exponential(20_000.0)).collect();
+
+    let mut fluid = [0.0; LEAVES];
+    let (mut ideal, mut got, mut arrived) = ([0.0; LEAVES], [0.0; LEAVES], [0.0; LEAVES]);
+    let (mut low, mut high) = ([f64::MAX; LEAVES], [f64::MIN; LEAVES]);
+    let (mut from_ideal, mut from_got) = ([0.0; LEAVES], [0.0; LEAVES]);
+    // The interface: leaves in order, bytes of the first that the link has carried, bytes in all.
+    let mut wire: VecDeque<usize> = VecDeque::new();
+    let (mut carried, mut unsent) = (0.0, (0.0f64, f64::MAX));
+    let mut next = [0usize; CORES];
+    let mut last = [0usize; CORES];
+    let mut out: Vec<Packet> = Vec::with_capacity(4096);
+    for now in 0..steps + WARM {
+        let at = Nanos::from_micros(now as u64);
+        let (k, phase) = (now / PERIOD, now % PERIOD);
+        for leaf in 0..LEAVES {
+            let class = leaves[leaf];
+            let enqueue = |worker: &mut Worker| {
+                worker.enqueue(at, Packet { handle: leaf as u64, len: LEN, class }, &mut none);
+            };
+            if greedy[leaf] {
+                for core in (0..CORES).filter(|&core| spread(leaf) || core == home[leaf]) {
+                    while workers[core].class_backlog(class).packets < 600 {
+                        enqueue(&mut workers[core]);
+                    }
+                }
+                continue;
+            }
+            let rate = match scenario {
+                Greedy | LateCore => 0.0,
+                Moving => 1.2,
+                Third if k.is_multiple_of(3) && phase > 2 && phase < PERIOD * 9 / 10 => 2.0,
+                Alternate if leaf % 2 == k % 2 && phase > 2 => 2.0,
+                Trickle => 0.9,
+                Bursty if leaf < 12 && leaf % 2 == k % 2 && phase > 2 => 4.0,
+                OnOff | SpreadButOne => {
+                    if now as f64 >= until[leaf] {
+                        on[leaf] = !on[leaf];
+                        until[leaf] = now as f64 + random.exponential(if on[leaf] { 10_000.0 } else { 30_000.0 });
+                    }
+                    if on[leaf] { 4.0 } else { 0.0 }
+                }
+                _ => 0.0,
+            };
+            arrived[leaf] += rate * guarantee[leaf];
+            while arrived[leaf] >= L {
+                arrived[leaf] -= L;
+                let core = if scenario == Moving { (home[leaf] + k) % CORES } else { home[leaf] };
+                let queued: u64 = workers.iter().map(|worker| worker.class_backlog(class).packets).sum();
+                if queued < 900 {
+                    enqueue(&mut workers[core]);
+                    fluid[leaf] += L;
+                }
+            }
+        }
+        for leaf in 0..LEAVES {
+            let request =
+                if greedy[leaf] { Request::Unlimited } else { Request::Rate((fluid[leaf] * 8e6).round() as u64) };
+            demand.set(&tree, leaves[leaf], request).unwrap();
+        }
+        let rates = solver.solve(tree.link().rate, &demand);
+        for leaf in 0..LEAVES {
+            let bytes = rates[leaves[leaf].index()] as f64 / 8e6;
+            ideal[leaf] += bytes;
+            fluid[leaf] = (fluid[leaf] - bytes).max(0.0);
+        }
+        let first = random.below(CORES);
+        for core in (0..CORES).map(|core| (core + first) % CORES) {
+            if now < next[core] || scenario == LateCore && core == 0 && now % 10_000 < 3000 {
+                continue;
+            }
+            let most = 4 * (now - last[core]).clamp(1, gap);
+            (last[core], next[core]) = (now, now + 1 + random.below(gap));
+            let _ = workers[core].dequeue_batch(at, most, u64::MAX, &mut out, &mut none);
+            wire.extend(out.drain(..).map(|packet| packet.handle as usize));
+        }
+        let mut room = C;
+        while let Some(&leaf) = wire.front() {
+            let bytes = room.min(L - carried);
+            (carried, room) = (carried + bytes, room - bytes);
+            got[leaf] += bytes;
+            if carried < L {
+                break;
+            }
+            carried = 0.0;
+            wire.pop_front();
+        }
+        if now == WARM {
+            (from_ideal, from_got) = (ideal, got);
+        }
+        if now >= WARM {
+            let queued = wire.len() as f64 - carried / L;
+            unsent = (unsent.0.max(queued), unsent.1.min(queued));
+            for leaf in 0..LEAVES {
+                let ahead = got[leaf] - ideal[leaf];
+                (low[leaf], high[leaf]) = (low[leaf].min(ahead), high[leaf].max(ahead));
+            }
+        }
+    }
+    let sum = |values: &[f64; LEAVES]| values.iter().sum::<f64>();
+    let share = |leaf: usize| (got[leaf] - from_got[leaf]) / (ideal[leaf] - from_ideal[leaf]);
+    Seen {
+        total: (sum(&got) - sum(&from_got)) / (sum(&ideal) - sum(&from_ideal)),
+        window: (0..LEAVES).map(|leaf| (high[leaf] - low[leaf]) / L).fold(0.0, f64::max),
+        // A leaf with a few packets in all is not measured.
+        share: (0..LEAVES)
+            .filter(|&leaf| ideal[leaf] > from_ideal[leaf] + 20.0 * L)
+            .map(share)
+            .fold(f64::MAX, f64::min),
+        unsent,
+    }
+}
+
+/// The worst window is 40 packets, and what the link carries between two passes: a leaf whose worker has just made a
+/// pass gets what others would take that make theirs later.
+#[test]
+fn shares_are_those_of_the_fluid_whatever_the_traffic_and_the_lag_of_cores() {
+    for gap in [1, 10, 30, 100] {
+        let bytes = (gap as f64 * C) as u64;
+        let packets = |packets: u64| packets * u64::from(LEN);
+        let credit = bytes + packets(20);
+        let config =
+            SharedConfig { mark: bytes + packets(10), credit, stored: credit, ahead: packets(4).max(bytes / 8) };
+        let apart = bytes as f64 / L;
+        for scenario in ALL {
+            // Packets that are queued at the ends count less in a longer run.
+            let seen = run(scenario, gap, if gap < 100 { 100_000 } else { 400_000 }, config);
+            println!(
+                "passes up to {apart:.1} L apart, {scenario:?}: total {:.4}, worst window {:.1} L, least share {:.4}, \
+                 interface {:.0} to {:.0} L",
+                seen.total, seen.window, seen.share, seen.unsent.1, seen.unsent.0
+            );
+            assert!(seen.total >= 0.998, "{scenario:?} {apart:.1}: {seen:?}");
+            assert!(seen.share >= 0.99, "{scenario:?} {apart:.1}: {seen:?}");
+            assert!(seen.window <= 40.0 + apart, "{scenario:?} {apart:.1}: {seen:?}");
+        }
+    }
+}
