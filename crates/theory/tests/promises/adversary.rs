@@ -20,6 +20,9 @@ use crate::{Used, pick};
 const NS_PER_BYTE: u64 = 800;
 const MOST_ARRIVALS: usize = 150;
 
+/// A part of a bound to come close to, and its name.
+type Goal = (&'static str, fn(&Used) -> f64);
+
 /// A packet: time, leaf, length.
 type Arrival = (u64, usize, u32);
 
