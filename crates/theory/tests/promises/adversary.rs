@@ -166,9 +166,6 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|count| count.parse().ok()).unwrap_or(default)
 }
 
-/// What is to be used up, and its used part.
-type Goal = (&'static str, fn(&Used) -> f64);
-
 #[test]
 fn an_adversary_breaks_no_bound_of_virtual_times_at_each_class() {
     let (steps, starts) = (number("FAIRLINK_STEPS", 60), number("FAIRLINK_STARTS", 12));
