@@ -102,7 +102,7 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
     ] {
         let outcome = fairlink(args);
         assert_ne!(outcome.code, 0, "{args:?}");
-        let said = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = outcome.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(says), "{args:?}: {}", outcome.stderr);
     }
 }

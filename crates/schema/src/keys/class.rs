@@ -53,7 +53,7 @@ pub static CLASS: [ClassKey; 26] = keys! {
     Any 3 "burst" Kind::Size { max: u64::MAX }, [Feature::Burst, Feature::LatencyBurst] (option burst Bytes), "derived",
         "Size of the guarantee's token bucket in bytes. Under schedulers without token buckets that promise a delay, and for latency-critical leaves under `hls`: the burst for which `check` bounds the leaf's delay; one largest frame when absent.";
     Any 4 "ceiling_burst" Kind::Size { max: u64::MAX }, [Feature::CeilingBurst] (option ceiling_burst Bytes), "derived",
-        "Size of the ceiling's token bucket in bytes. Under `hls` the default suffices for at least 0.99 of the ceiling, whatever other classes send; a smaller one may lose much of it, and a warning names the rate that is reached and a sufficient burst. Under `hfsc` it is the credit that a waiting class can save; the default is two largest frames, and at most two for each child of each class above it.";
+        "Size of the ceiling's token bucket in bytes. Under `hls` the default suffices for at least 0.99 of the ceiling, whatever other classes send; a smaller one may lose much of it, and a warning names the rate that is reached and a sufficient burst. Under `hvt` the default is a largest frame, and four for each level of the class; it suffices for a ceiling of at most the guarantee. Under `hfsc` it is the credit that a waiting class can save; the default is two largest frames, and at most two for each child of each class above it.";
     Any 5 "priority" Kind::Number { min: 0, max: u8::MAX as u64 }, [Feature::Priority] (narrow priority Number u8),
         "depends on the scheduler", "0 to 255; 0 is served first.";
     Any 6 "bounded" Kind::Flag, [Feature::Borrowing] (flag bounded), "`false`",
@@ -61,7 +61,7 @@ pub static CLASS: [ClassKey; 26] = keys! {
     Any 7 "isolated" Kind::Flag, [Feature::Borrowing] (flag isolated), "`false`",
         "CBQ: `true` for a class that neither borrows nor lends. The unused part of its guarantee is lost.";
     Leaf 8 "latency_critical" Kind::Flag, [Feature::LatencyCritical] (flag latency_critical), "`false`",
-        "`true` for a delay-sensitive leaf. Under `hls` its packets are sent first, within its own share. `check` prints the bound on their delay.";
+        "`true` for a delay-sensitive leaf. Under `hls` and `hvt` its packets are sent first, within its own share. `check` prints the bound on their delay.";
     Any 10 "quantum" Kind::Size { max: u32::MAX as u64 }, [Feature::Quantum] (narrow quantum Bytes u32),
         "in proportion to the share", "Bytes served in one turn.";
     Leaf 11 "contract" Kind::Contract, [Feature::Contract] (option contract Contract), "none",

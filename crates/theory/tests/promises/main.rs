@@ -245,7 +245,10 @@ fn no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic() {
         let all = plain.max(critical);
         nearest.push(format!("{} {:.3} {:.3}", info.name, all.delay, all.fairness));
         if info.promises.delay.is_some() {
-            assert!(all.delay > 0.1, "{}: the delay bound is never nearly reached: {all:?}", info.name);
+            // Some promise a delay to latency-critical leaves only.
+            let most = all.delay.max(all.urgent);
+            assert!(most > 0.1, "{}: the delay bound is never nearly reached: {all:?}", info.name);
+            assert!(all.delay == 0.0 || all.delay > 0.1, "{}: only of latency-critical leaves: {all:?}", info.name);
         }
         if info.supports(Feature::LatencyCritical) {
             let Used { urgent, delay, fairness } = critical;
