@@ -50,8 +50,12 @@ impl CoreArgs {
     /// A way for several cores, and one core.
     pub(crate) fn of(&self, own: Cores) -> Result<Vec<Cores>, CliError> {
         let count = self.cores.unwrap_or(own.count);
-        let mut splits = self.splits.clone();
-        splits.dedup();
+        let mut splits: Vec<Split> = Vec::new();
+        for &split in &self.splits {
+            if !splits.contains(&split) {
+                splits.push(split);
+            }
+        }
         if let Some(split) = splits.iter().find(|split| count == 1 && **split != Split::One) {
             let name = split.name();
             return Err(CliError::wrong(format!(

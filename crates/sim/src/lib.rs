@@ -20,6 +20,7 @@
 
 mod batch;
 mod change;
+mod core_model;
 mod cores;
 mod engine;
 mod ideals;
@@ -42,7 +43,7 @@ mod summary;
 
 pub use batch::{Job, NoWarmup, Observers, Watch, pilot_window, run_jobs, warmup};
 pub use change::Change;
-pub use cores::CoreModel;
+pub use core_model::CoreModel;
 pub use engine::{compare, compare_links, simulate};
 pub use links::{LinkPool, Links};
 pub use misplaced::{Misplaced, MisplacedIn};

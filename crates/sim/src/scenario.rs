@@ -5,7 +5,7 @@ use fairlink_theory::request::{Demand, Request};
 use fairlink_traffic::{Interval, MixError, SourceSpec};
 
 use crate::change::{Change, Stage};
-use crate::cores::CoreModel;
+use crate::core_model::CoreModel;
 use crate::shares::{EXACT_CELLS, hmm};
 
 /// A link shared among a tree of classes, its traffic, and its duration.

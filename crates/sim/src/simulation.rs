@@ -130,7 +130,7 @@ impl<'o> Simulation<'o> {
     ) -> Result<Self, SimError> {
         let Prepared { scenarios, phases, routes, options, .. } = &prepared;
         if !scenarios[0].cores.cores.is_one() {
-            return Err(scenarios[0].cores.refused("the scheduler was built for one core"));
+            return Err(cores::refused(scenarios[0].cores, "the scheduler was built for one core"));
         }
         let rules = Rules { info: None, leniency: Leniency::Refuse };
         check_changes(&scenarios[0], rules)?;

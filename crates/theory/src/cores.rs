@@ -19,9 +19,9 @@ use num_traits::Zero;
 
 use crate::bounds::WorstPair;
 
-/// Cores that share a tree, and the limits of `fairlink_core::SharedConfig`.
+/// SharedLimits that share a tree, and the limits of `fairlink_core::SharedConfig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cores {
+pub struct SharedLimits {
     /// Number of workers.
     pub workers: u32,
     /// eps: the longest time between two passes of a worker.
@@ -42,7 +42,7 @@ pub struct Cores {
 #[derive(Clone, Debug)]
 pub struct CoresBounds<'a> {
     tree: &'a Hierarchy,
-    cores: Cores,
+    cores: SharedLimits,
     /// Lambda by class, in bytes.
     debt: Vec<u128>,
 }
@@ -50,7 +50,7 @@ pub struct CoresBounds<'a> {
 impl<'a> CoresBounds<'a> {
     /// Makes the bounds of `tree` on `cores`.
     #[must_use]
-    pub fn new(tree: &'a Hierarchy, cores: Cores) -> Self {
+    pub fn new(tree: &'a Hierarchy, cores: SharedLimits) -> Self {
         let mut debt = vec![0; tree.len()];
         for class in (0..tree.len()).rev() {
             let at = ClassId(class as u32);
@@ -98,7 +98,7 @@ impl<'a> CoresBounds<'a> {
     /// this.
     #[must_use]
     pub fn interface(&self) -> u128 {
-        let Cores { workers, batch, mark, .. } = self.cores;
+        let SharedLimits { workers, batch, mark, .. } = self.cores;
         u128::from(mark) + self.all_credit() + self.debt[0] + u128::from(workers) * u128::from(batch)
     }
 
@@ -183,7 +183,7 @@ mod tests {
         tree.add(class, weight(1)).unwrap();
         let tree = tree.build().unwrap();
         let pass = Nanos::from_millis(10);
-        let cores = Cores { workers: 2, pass, batch: 3000, mark: 10_000, credit: 20_000, ahead: 1000, late: 0 };
+        let cores = SharedLimits { workers: 2, pass, batch: 3000, mark: 10_000, credit: 20_000, ahead: 1000, late: 0 };
         let bounds = CoresBounds::new(&tree, cores);
         assert_eq!([0, 1, 2, 3].map(|class| bounds.debt(ClassId(class))), [6500, 4000, 1500, 1500]);
         assert_eq!(bounds.credit(class), 22_500);

@@ -2,7 +2,7 @@
 
 use fairlink_config::LinkFile;
 use fairlink_core::{ClassId, Cores, NANOS_PER_SEC, Nanos, SharedConfig, SharedError, SharedTree, Split};
-use fairlink_theory::cores::{self, CoresBounds};
+use fairlink_theory::cores::{CoresBounds, SharedLimits};
 use fairlink_theory::to_f64;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -86,7 +86,7 @@ impl OnCores {
         SharedTree::new(tree.clone(), config).map_err(|error| refused(link, &error))?;
         let batch = BATCH * u64::from(head.max_packet);
         let SharedConfig { mark, credit, ahead, .. } = config;
-        let limits = cores::Cores { workers: workers.into(), pass, batch, mark, credit, ahead, late: 0 };
+        let limits = SharedLimits { workers: workers.into(), pass, batch, mark, credit, ahead, late: 0 };
         let bounds = CoresBounds::new(tree, limits);
         self.interface_bytes = u64::try_from(bounds.interface()).ok();
         // Parents come before their children.
@@ -109,7 +109,7 @@ impl OnCores {
             });
         }
         self.notes.push(
-            "for leaves with packets on one core, while every core makes its passes in time and the link is busy"
+            "for leaves with packets on one core, while every core makes its passes in time and the link is busy; delays while the class sends no more than its guarantee and one largest packet"
                 .to_owned(),
         );
         let lag = head.rate.bytes_in(pass) / u64::from(head.max_packet.max(1));

@@ -10,7 +10,7 @@ use fairlink_core::{
 use fairlink_theory::hmm::Allocation;
 use fairlink_theory::request::{Demand, Request};
 
-use super::BATCH;
+use crate::core_model::BATCH;
 use crate::scenario::{Scenario, SimError};
 
 /// Time after which a core of cake_mq looks at the others again (`CAKE_SYNC_TIME`, 200 us by default).
@@ -27,7 +27,7 @@ pub(super) fn build(
 ) -> Result<Box<dyn Scheduler>, SimError> {
     let (tree, model) = (&scenario.tree, scenario.cores);
     let Cores { count, split } = model.cores;
-    let refused = |what: String| model.refused(&what);
+    let refused = |what: String| super::refused(model, &what);
     let failed = |error| SimError::Build { scheduler: info.name, error };
     let one = || info.build(tree, leniency, Members::new()).map_err(failed);
     if split == Split::Hub {
@@ -75,7 +75,13 @@ pub(super) fn build(
             }
         }
     }
-    Ok(Box::new(Several { cores, rule, interface: VecDeque::new(), queued: Queued::new(tree) }))
+    Ok(Box::new(Several {
+        cores,
+        rule,
+        interface: VecDeque::new(),
+        queued: Queued::new(tree),
+        out: Vec::with_capacity(BATCH),
+    }))
 }
 
 /// Returns the core of each class, and the sum of the shares of each core in bit/s. The largest classes directly below the
@@ -229,7 +235,7 @@ const fn mixed(flow: u32) -> u32 {
     flow ^ flow >> 16
 }
 
-/// How the cores share the link, and which has a packet.
+/// The rule by which cores share the link, and by which a core gets a packet.
 enum Rule {
     Equal,
     /// Parts of this rate for those that are active.
@@ -244,9 +250,11 @@ enum Rule {
 struct Several {
     cores: Vec<Core>,
     rule: Rule,
-    /// What they have sent and the link has not.
+    /// Packets that the cores have sent and the link has not.
     interface: VecDeque<Packet>,
     queued: Queued,
+    /// Room for the packets of a step.
+    out: Vec<Packet>,
 }
 
 impl Several {
@@ -276,24 +284,23 @@ impl Several {
     fn step(&mut self, at: Nanos, core: usize, drops: &mut dyn DropSink) {
         let one = &mut self.cores[core];
         one.active = at;
-        let mut out = Vec::with_capacity(BATCH);
         if let Rule::Looks(lag) = self.rule {
-            let _ = one.scheduler.dequeue_batch(at, BATCH, u64::MAX, &mut out, drops);
+            let _ = one.scheduler.dequeue_batch(at, BATCH, u64::MAX, &mut self.out, drops);
             // A core with a full batch has more to do at once.
-            let next = if out.len() == BATCH { Nanos(1) } else { lag };
+            let next = if self.out.len() == BATCH { Nanos(1) } else { lag };
             one.due = one.has_packets().then(|| at.saturating_add(next));
         } else {
             one.due = match one.scheduler.dequeue(at, drops) {
                 Dequeued::Packet(packet) => {
                     one.pacer.charge(at, packet.len);
-                    out.push(packet);
+                    self.out.push(packet);
                     Some(one.pacer.free_at())
                 }
                 Dequeued::WaitUntil(until) => Some(until.max(at.saturating_add(Nanos(1)))),
                 Dequeued::Idle => None,
             };
         }
-        for packet in out {
+        for packet in self.out.drain(..) {
             self.queued.add(&packet);
             self.interface.push_back(packet);
         }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::common::{flat, rate, scenario, source, weighted};
 
-/// What became of each packet.
+/// The fate of each packet.
 #[derive(Default)]
 struct Seen {
     /// In the order of departure: the packet, its source, and when its first bit left.

@@ -10,7 +10,7 @@ use fairlink_core::{
     ClassConfig, ClassId, DropReason, Hierarchy, LinkConfig, Nanos, Packet, Rate, Scheduler, Share, SharedConfig,
     SharedTree, Worker,
 };
-use fairlink_theory::cores::{Cores, CoresBounds};
+use fairlink_theory::cores::{CoresBounds, SharedLimits};
 use fairlink_theory::fast::Solver;
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
@@ -56,7 +56,7 @@ use Scenario::{Alternate, Bursty, Greedy, LateCore, Moving, OnOff, SpreadButOne,
 
 const ALL: [Scenario; 9] = [Greedy, Moving, Third, Alternate, SpreadButOne, LateCore, OnOff, Trickle, Bursty];
 
-/// What was seen.
+/// The measurements of a run.
 #[derive(Debug)]
 struct Seen {
     /// Bytes carried, beside those of the ideal.
@@ -237,7 +237,7 @@ fn run(scenario: Scenario, gap: usize, steps: usize, config: SharedConfig) -> Se
     }
     let sum = |values: &[f64; LEAVES]| values.iter().sum::<f64>();
     let share = |leaf: usize| (got[leaf] - from_got[leaf]) / (ideal[leaf] - from_ideal[leaf]);
-    let cores = Cores {
+    let cores = SharedLimits {
         workers: CORES as u32,
         pass: Nanos::from_micros(gap as u64),
         batch: 4 * gap as u64 * u64::from(LEN),

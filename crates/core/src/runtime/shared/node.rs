@@ -12,7 +12,7 @@
 //!
 //! Fields of [`Child`] that a lock guards are `Relaxed`: the lock of the parent orders them.
 //!
-//! Nobody waits without limit: a lock that is held [`TRIES`] times in a row is left alone. A reader then uses an
+//! No wait is unbounded: a worker gives up a lock that is held [`TRIES`] times in a row. A reader then uses an
 //! older virtual time, which is lower, and a writer puts its change off to its next pass.
 
 use super::atomics::{AtomicU64, Ordering, fence, spin_loop};
@@ -143,7 +143,7 @@ impl Child {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Adds `bytes` to `sent` if nobody has changed it.
+    /// Adds `bytes` to `sent` if no other worker has changed it.
     #[inline(always)]
     pub(super) fn count(&self, sent: u64, bytes: u64) -> bool {
         let (relaxed, next) = (Ordering::Relaxed, sent.wrapping_add(bytes));
@@ -154,7 +154,7 @@ impl Child {
         self.state.load(Ordering::Relaxed) & u64::from(u32::MAX)
     }
 
-    /// Sets the holders. Nobody waits any longer.
+    /// Sets the holders, and clears the waiting worker.
     pub(super) fn hold(&self, holders: u64) {
         self.state.store(holders, Ordering::Relaxed);
     }

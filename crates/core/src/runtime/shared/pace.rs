@@ -109,7 +109,7 @@ impl Pace {
         self.spent.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes of credit that nobody may use.
+    /// Counts bytes of credit that are dropped.
     pub(super) fn drop_credit(&self, bytes: u64) {
         self.spent.dropped.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -205,7 +205,7 @@ impl Classes {
             }
             self.as_child(below)
         };
-        // While nobody is on, the link itself decides.
+        // While no child is on, the credit of the link itself decides.
         let is_idle = record.weight == 0;
         let credit = if is_idle { record.pending } else { first.credit(record.v) };
         let result = if offer.is_some_and(|offer| self.may_pass(first, offer, (credit, record.pending), at == top)) {

@@ -1,7 +1,6 @@
 //! `hls`, `hpfq` and `hvt` on random trees: delays of a leaf within its share, lags behind the fluid ideal, fairness.
 //!
-//! The link, the traffic and the ideal are here, and use nothing of the schedulers. The ideal serves all leaves at once: each
-//! class divides what it has among its backlogged children, by their weights.
+//! The link and the traffic are here, and use nothing of the schedulers. The ideal is hierarchical max-min sharing of a fluid.
 
 use std::collections::VecDeque;
 
@@ -9,6 +8,7 @@ use fairlink_core::{
     ClassConfig, ClassId, Dequeued, DropReason, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,
     Scheduler, SchedulerInfo, Share,
 };
+use fairlink_theory::fluid::HmmMeter;
 use fairlink_theory::latency::delay_bounds;
 
 use crate::claims::random::SeededRng;
@@ -21,6 +21,8 @@ const LINK_BPS: u64 = 100_000_000;
 const NS_PER_BYTE: u64 = 80;
 /// Packets of a run.
 const PACKETS: usize = 3000;
+/// More bits than the link sends in a run.
+const MORE_BITS: f64 = 16.0 * LARGEST as f64 * PACKETS as f64;
 
 /// A kind of random trees.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +39,7 @@ pub(super) const KINDS: [Kind; 2] = [
     Kind { name: "four levels", levels: 4, fan: 3, weights: 1000 },
 ];
 
-/// What was measured on a tree, or the worst of many.
+/// The measurements on a tree, or the worst of many.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     /// Longest delay of the leaf within its share, over a largest packet at its rate; sorted, by tree.
@@ -100,75 +102,6 @@ fn tree(rng: &mut SeededRng, kind: Kind) -> Result<Hierarchy, ClaimError> {
     tree.build().map_err(ClaimError::other)
 }
 
-/// The ideal, in bytes and nanoseconds.
-struct Fluid<'a> {
-    tree: &'a Hierarchy,
-    now: f64,
-    /// By class: bytes that wait, infinite for greedy leaves; bytes served; bytes per nanosecond.
-    backlog: Vec<f64>,
-    served: Vec<f64>,
-    rate: Vec<f64>,
-}
-
-impl<'a> Fluid<'a> {
-    fn new(tree: &'a Hierarchy) -> Self {
-        let zeros = || vec![0.0; tree.len()];
-        Self { tree, now: 0.0, backlog: zeros(), served: zeros(), rate: zeros() }
-    }
-
-    fn arrived(&mut self, leaf: ClassId, bytes: f64) {
-        let was_idle = self.backlog[leaf.index()] == 0.0;
-        self.backlog[leaf.index()] += bytes;
-        if was_idle {
-            self.divide();
-        }
-    }
-
-    fn divide(&mut self) {
-        let mut active: Vec<bool> = self.backlog.iter().map(|&bytes| bytes > 0.0).collect();
-        for class in self.tree.classes().rev() {
-            let parent = self.tree.parent(class).unwrap_or(ClassId::ROOT).index();
-            active[parent] |= active[class.index()];
-        }
-        self.rate[0] = 1.0 / NS_PER_BYTE as f64;
-        for parent in std::iter::once(ClassId::ROOT).chain(self.tree.classes()) {
-            let children = self.tree.children(parent);
-            let weight = |class: &ClassId| if active[class.index()] { self.tree.weight(*class) as f64 } else { 0.0 };
-            let all: f64 = children.iter().map(weight).sum();
-            for child in children {
-                self.rate[child.index()] =
-                    if active[child.index()] { self.rate[parent.index()] * weight(child) / all } else { 0.0 };
-            }
-        }
-    }
-
-    fn advance(&mut self, until: f64) {
-        let leaves = self.tree.leaves();
-        while self.now < until {
-            let left = |leaf: &ClassId| {
-                let rate = self.rate[leaf.index()];
-                if rate > 0.0 { self.backlog[leaf.index()] / rate } else { f64::INFINITY }
-            };
-            let time = leaves.iter().map(left).fold(until - self.now, f64::min);
-            let mut has_emptied = false;
-            for leaf in leaves {
-                let bytes = self.rate[leaf.index()] * time;
-                self.served[leaf.index()] += bytes;
-                let backlog = &mut self.backlog[leaf.index()];
-                if *backlog > 0.0 {
-                    // Less than this is rounding.
-                    *backlog = if *backlog - bytes < 1e-6 { 0.0 } else { *backlog - bytes };
-                    has_emptied |= *backlog == 0.0;
-                }
-            }
-            self.now += time;
-            if has_emptied {
-                self.divide();
-            }
-        }
-    }
-}
-
 /// Siblings, and how far they came apart while both are backlogged.
 struct Pair {
     classes: [ClassId; 2],
@@ -179,7 +112,7 @@ struct Pair {
 struct Run<'a> {
     tree: &'a Hierarchy,
     scheduler: Box<dyn Scheduler>,
-    fluid: Fluid<'a>,
+    fluid: HmmMeter,
     habits: Vec<Habit>,
     rng: SeededRng,
     /// By class: the next arrival, in nanoseconds; bytes sent; packets that wait; arrivals of those of a leaf.
@@ -209,6 +142,7 @@ impl Run<'_> {
         self.handles += 1;
         let mut sink = |_: Nanos, packet: Packet, reason: DropReason| unreachable!("{packet:?} dropped: {reason:?}");
         self.scheduler.enqueue(Nanos(now), packet, &mut sink);
+        self.fluid.arrived(Nanos(now), leaf, len);
         self.arrivals[leaf.index()].push_back(now);
         path(self.tree, leaf).for_each(|class| self.waiting[class.index()] += 1);
     }
@@ -222,14 +156,13 @@ impl Run<'_> {
             if at > until {
                 return;
             }
-            self.fluid.advance(at as f64);
             let share = self.tree.share_all_busy(leaf) as f64 / (1u128 << 64) as f64;
             let time_of = |bytes: f64| (bytes * NS_PER_BYTE as f64 / share) as u64;
             let (count, fixed) = match self.habits[leaf.index()] {
                 Habit::Within => (1, Some(LARGEST)),
                 Habit::Bursts(count) => (1 + self.rng.below(count), None),
                 Habit::Greedy => {
-                    self.fluid.arrived(leaf, f64::INFINITY);
+                    self.fluid.begin_endless(Nanos(at), leaf, MORE_BITS);
                     self.next[leaf.index()] = u64::MAX;
                     continue;
                 }
@@ -240,7 +173,6 @@ impl Run<'_> {
                 bytes += f64::from(len);
                 self.enqueue(at, leaf, len);
             }
-            self.fluid.arrived(leaf, bytes);
             let pause = match fixed {
                 Some(_) => time_of(bytes * 1.01),
                 None => time_of(bytes * self.rng.between(2, 30) as f64 / 10.0),
@@ -316,7 +248,7 @@ fn play(info: &SchedulerInfo, kind: Kind, case: u64) -> Result<Measured, ClaimEr
     let mut run = Run {
         tree: &tree,
         scheduler,
-        fluid: Fluid::new(&tree),
+        fluid: HmmMeter::new(&tree).ok_or_else(|| ClaimError::other("the tree has too many classes for the ideal"))?,
         habits,
         rng,
         next,
@@ -346,6 +278,7 @@ fn play(info: &SchedulerInfo, kind: Kind, case: u64) -> Result<Measured, ClaimEr
             continue;
         };
         let end = now + u64::from(packet.len) * NS_PER_BYTE;
+        run.fluid.sent(Nanos(now), packet.class, packet.len);
         for class in path(&tree, packet.class) {
             run.sent[class.index()] += f64::from(packet.len);
         }
@@ -361,9 +294,9 @@ fn play(info: &SchedulerInfo, kind: Kind, case: u64) -> Result<Measured, ClaimEr
         }
         run.look();
         run.arrive(end);
-        run.fluid.advance(end as f64);
-        for leaf in tree.leaves() {
-            let behind = run.fluid.served[leaf.index()] - run.sent[leaf.index()];
+        run.fluid.advance_to(Nanos(end));
+        for &leaf in tree.leaves() {
+            let behind = -run.fluid.ahead(leaf) / 8.0;
             measured.lag = measured.lag.max(behind / f64::from(LARGEST));
         }
         now = end;

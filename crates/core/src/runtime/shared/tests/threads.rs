@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// What the threads of a run add up, between two rests.
+/// Sums over the threads of a run, between two rests.
 struct Totals {
     /// By class: bytes sent below it.
     below: Vec<AtomicU64>,

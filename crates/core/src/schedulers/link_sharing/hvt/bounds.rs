@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use super::lateness::{Lateness, PARTS};
-use super::queues::parents;
-use super::scale::Scale;
+use super::scale::{Scale, parents};
 use super::urgent;
 use super::wheel::Groups;
 use crate::contract::{ClassId, Hierarchy, LatencyRate, OutOfMemory, Ratio, SiblingShares};

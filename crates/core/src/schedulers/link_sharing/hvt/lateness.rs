@@ -1,4 +1,4 @@
-//! What urgent packets add to the bounds: `docs/hvt.md`, "Latency-critical leaves".
+//! Terms that urgent packets add to the bounds: `docs/hvt.md`, "Latency-critical leaves".
 //!
 //! | docs/hvt.md | here | unit |
 //! | --- | --- | --- |
@@ -12,8 +12,7 @@
 
 use alloc::boxed::Box;
 
-use super::queues::parents;
-use super::scale::Scale;
+use super::scale::{Scale, parents};
 use super::urgent;
 use super::wheel::Groups;
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
@@ -27,7 +26,7 @@ const FRACTION: u128 = 1 << 40;
 /// Larger amounts, and differences of tags, are not known.
 const MOST: u128 = 1 << 80;
 const MOST_UNITS: u128 = 1 << 60;
-/// How often the slots of a wheel are widened.
+/// Attempts to widen the slots of a wheel.
 const TRIALS: usize = 24;
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +49,7 @@ impl Class {
         Self { share: 0, rate: 0, burst: 0, has_others: false, ahead: 0, late: Some(0), lag: None, room: 0, reach: 0 };
 }
 
-/// What is added for each class of a tree.
+/// The added terms of each class of a tree.
 #[derive(Debug)]
 pub(super) struct Lateness {
     /// By class; empty if no leaf is latency-critical.

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::lateness::Lateness;
 use super::list::{Entry, Item, MOST_ITEMS};
 use super::place::{LEAF, Place, State};
-use super::scale::Scale;
+use super::scale::{Scale, parents};
 use super::wheel::{self, Group};
 use super::{ERA, Leaf, Member, NIL, Node, ROOT, SCANNED, urgent};
 use crate::bases::batches::LOOK_AHEAD_FROM;
@@ -165,11 +165,6 @@ impl Queues {
         }
         self.groups.iter_mut().for_each(|group| group.full = 0);
     }
-}
-
-/// Returns the classes with children.
-pub(super) fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
-    core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
 }
 
 /// The queue of one class.

@@ -14,6 +14,11 @@ const REACH: u32 = 60;
 const LEAST_BITS: u32 = 16;
 const MOST_BITS: u32 = 24;
 
+/// Returns the classes with children.
+pub(super) fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
+    core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
+}
+
 /// The units of the children of one class.
 #[derive(Debug)]
 pub(super) struct Scale {

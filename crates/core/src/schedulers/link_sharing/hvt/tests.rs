@@ -210,7 +210,7 @@ fn a_new_start_is_beyond_all_tags_however_far_urgent_packets_take_them() {
 
 /// Asserts the lemma for each class in a queue, with what urgent packets may add where that is known.
 fn assert_lemma(tree: &Hierarchy, hvt: &Hvt, lateness: &Lateness) {
-    for class in queues::parents(tree) {
+    for class in scale::parents(tree) {
         let Some(late) = lateness.late(class) else { continue };
         let scale = scale::Scale::new(tree, class).unwrap();
         let largest = u64::from(tree.link().max_packet);

@@ -100,7 +100,7 @@ pub(super) struct Groups {
     count: usize,
     /// Of a wheel: the first half octave, and the group of each. Shorter distances are in the group of the first.
     octaves: Option<(u32, [u8; MOST_GROUPS])>,
-    /// How far a child may be behind its deadline.
+    /// Most units by which a child may be behind its deadline.
     late: u64,
 }
 

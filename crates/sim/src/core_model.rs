@@ -1,0 +1,42 @@
+//! The cores of a scenario's link, as a model.
+
+use fairlink_core::{Cores, Hierarchy, Nanos, Split};
+
+/// Most packets that a core sends in one go.
+pub(crate) const BATCH: usize = 32;
+
+/// The cores that share a link, as a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreModel {
+    /// Their number, and the way in which they share it.
+    pub cores: Cores,
+    /// Time until a core sees what others have done; not 0.
+    pub lag: Nanos,
+}
+
+impl CoreModel {
+    /// The time between two looks of a core that polls, with the work of a batch: 10 us.
+    pub const LAG: Nanos = Nanos::from_micros(10);
+    /// One core.
+    pub const ONE: Self = Self { cores: Cores::ONE, lag: Self::LAG };
+
+    /// Returns the name of a run under `scheduler`.
+    pub(crate) fn name(&self, scheduler: &str) -> String {
+        match self.cores {
+            cores if cores.is_one() => scheduler.to_owned(),
+            Cores { split: Split::Shared, .. } => Split::Shared.name().to_owned(),
+            Cores { split, .. } => format!("{scheduler}-{}", split.name()),
+        }
+    }
+
+    /// Packets that may be between the queues of classes and the link: a greedy source keeps as many more.
+    pub(crate) fn behind(&self, tree: &Hierarchy) -> u32 {
+        if self.cores.is_one() {
+            return 0;
+        }
+        let link = tree.link();
+        let bytes = link.rate.bytes_in(Nanos(self.lag.0.saturating_mul(4).saturating_add(60_000)));
+        let packets = bytes / u64::from(link.max_packet.max(1)) + 2 * BATCH as u64;
+        u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+}
