@@ -5,10 +5,9 @@ use fairlink_config::units::show_time;
 use fairlink_core::{Cores, MAX_CORES, Nanos, Split};
 
 use crate::args;
-use crate::failure::CliError;
 
 /// Number of cores, and the ways in which they share the link.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct CoreArgs {
     /// Cores that share the link, 1 to 64, instead of those of its file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CORES)))]
@@ -33,14 +32,19 @@ fn split(name: &str) -> Result<Split, String> {
 }
 
 impl CoreArgs {
+    /// Returns true if one of them is given.
+    pub(crate) fn are_given(&self) -> bool {
+        self.cores.is_some() || !self.splits.is_empty()
+    }
+
     /// Returns the cores that share a link whose file says `own`, in one way.
     ///
     /// # Errors
     /// As [`CoreArgs::of`], or several ways.
-    pub(crate) fn only(&self, own: Cores) -> Result<Cores, CliError> {
+    pub(crate) fn only(&self, own: Cores) -> Result<Cores, String> {
         match self.of(own)?[..] {
             [cores] => Ok(cores),
-            _ => Err(CliError::wrong("--split is given twice; only `sim` compares several ways")),
+            _ => Err("--split is given twice; only `sim` compares several ways".to_owned()),
         }
     }
 
@@ -48,7 +52,7 @@ impl CoreArgs {
     ///
     /// # Errors
     /// A way for several cores, and one core.
-    pub(crate) fn of(&self, own: Cores) -> Result<Vec<Cores>, CliError> {
+    pub(crate) fn of(&self, own: Cores) -> Result<Vec<Cores>, String> {
         let count = self.cores.unwrap_or(own.count);
         let mut splits: Vec<Split> = Vec::new();
         for &split in &self.splits {
@@ -58,9 +62,7 @@ impl CoreArgs {
         }
         if let Some(split) = splits.iter().find(|split| count == 1 && **split != Split::One) {
             let name = split.name();
-            return Err(CliError::wrong(format!(
-                "--split {name}: this link has 1 core; add --cores N, or cores = N to [link]"
-            )));
+            return Err(format!("--split {name}: this link has 1 core; add --cores N, or cores = N to [link]"));
         }
         if splits.is_empty() {
             splits.push(if count > 1 && own.is_one() { Split::default() } else { own.split });

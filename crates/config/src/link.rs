@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use fairlink_core::{
     BuildError, ClassId, Cores, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, QueueLimits, Rate,
-    SchedulerInfo, Shortfall, WhenFull, registry,
+    SchedulerInfo, Shortfall, Split, WhenFull, registry,
 };
 use fairlink_schema::keys::LinkKey;
 pub use fairlink_schema::keys::{MAX_MEMORY, MAX_OVERHEAD};
@@ -459,6 +459,21 @@ impl LinkFile {
         }
         let why = format!("is {count}, with split = \"{}\"; {what} runs each link on one core", split.name());
         let help = "remove cores and split, or write several links; `fairlink sim` models several cores";
+        let span = self.link_key(|key| matches!(key.name, "cores" | "split"));
+        Err(Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help })))
+    }
+
+    /// Refuses several cores in another way than by a hub, for `what`, which knows that one.
+    ///
+    /// # Errors
+    /// Says what the file asks for.
+    pub fn require_hub(&self, what: &str) -> Result<(), Problems> {
+        let Cores { count, split } = self.cores;
+        if self.cores.is_one() || split == Split::Hub {
+            return Ok(());
+        }
+        let why = format!("is {count}, with split = \"{}\"; {what} shares a link among cores by a hub", split.name());
+        let help = "write split = \"hub\", or remove cores and split; `fairlink sim` models the other ways";
         let span = self.link_key(|key| matches!(key.name, "cores" | "split"));
         Err(Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help })))
     }

@@ -40,6 +40,7 @@ pub(crate) mod stats;
 mod strays;
 mod trace;
 mod watchdog;
+mod workers;
 
 pub use accept_failures::AcceptFailures;
 pub use cable::remove_cables;

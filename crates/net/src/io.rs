@@ -8,6 +8,7 @@ pub(crate) mod clock;
 pub(crate) mod ethtool;
 pub(crate) mod frame_pool;
 pub(crate) mod heap;
+pub(crate) mod hub;
 pub(crate) mod huge_pages;
 pub mod interface;
 mod joined_sender;

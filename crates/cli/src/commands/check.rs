@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         checked.gateway_bps = capacity.bps();
         checked.flood = Some(flood(&checked.link, capacity.bps()));
     }
-    let cores = args.cores.only(checked.link.cores)?;
+    let cores = args.cores.only(checked.link.cores).map_err(CliError::wrong)?;
     if !cores.is_one() {
         checked.on_cores = Some(OnCores::new(&checked.link, cores, args.lag)?);
     }

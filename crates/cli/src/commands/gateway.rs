@@ -24,6 +24,7 @@ use signal_hook::consts::SIGUSR1;
 
 use crate::args::{choice, time};
 use crate::commands::ctl;
+use crate::cores::CoreArgs;
 use crate::failure::CliError;
 use crate::gateway_stats::{Classes, show_all};
 use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
@@ -64,6 +65,8 @@ pub(crate) struct Args {
     /// Processor of the data thread: a number, `last`, or `any`.
     #[arg(long, value_name = "CPU", default_value = "last", value_parser = processor)]
     cpu: Processor,
+    #[command(flatten)]
+    cores: CoreArgs,
     /// Nice value of the threads, -20 to 19 [default: -5 if it is 0 and the user may].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
@@ -150,6 +153,8 @@ impl Args {
     fn arrange(&self, read: links::Read, pools: &Pools) -> Result<Vec<GatewayConfig>, links::Wrong> {
         self.links.arrange(read, self.cpu, |config| {
             config.leniency = self.read_options().leniency;
+            config.cores = self.cores.only(config.cores).map_err(links::Wrong::Together)?;
+            config.cores_asked = self.cores.are_given();
             config.backend = self.backend;
             config.pacing = self.pacing;
             config.profile = self.profile;
@@ -166,6 +171,7 @@ impl Args {
             self.life.apply(config);
             config.scheduler_asked.clone_from(&self.scheduler);
             config.pools = pools.clone();
+            Ok(())
         })
     }
 

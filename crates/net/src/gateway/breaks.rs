@@ -15,7 +15,7 @@ use crate::gateway::outlet::Outlet;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
 use crate::io::af_xdp::Fit;
-use crate::io::backend::BackendError;
+use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::Clock;
 use crate::io::port::BackendKind;
 
@@ -208,7 +208,7 @@ impl Gateway {
             Err(WhyNot::Refused(error)) => Err(error),
             Err(WhyNot::Unfit(why)) => {
                 notes.push(format!("falls back to AF_PACKET: {why}"));
-                Ports::open(&self.config, self.early.as_ref(), looked, notes)
+                Ports::open(&self.config, self.early.as_ref(), looked, self.data_path.for_workers(), notes)
             }
         }
     }
@@ -219,12 +219,15 @@ impl Gateway {
         looked.check(self.config.force, &mut notes)?;
         notes.clear();
         let Ports { mut input, mut output, held } = match self.footprint.backend {
-            BackendKind::AfPacket => Ports::open(&self.config, self.early.as_ref(), looked, &mut notes)?,
+            BackendKind::AfPacket => {
+                Ports::open(&self.config, self.early.as_ref(), looked, self.data_path.for_workers(), &mut notes)?
+            }
             BackendKind::AfXdp => self.open_xdp(looked, &mut notes)?,
         };
         input.inherit(&mut self.data_path.input);
         output.inherit(&mut self.data_path.output);
         self.data_path.open_ports(input, output);
+        self.data_path.start();
         self.held = held;
         if let Some(hold) = &self.held.hold {
             hold.keep_by(&self.keeper);

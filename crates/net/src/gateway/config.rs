@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairlink_config::link::{DEFAULT_MEMORY, Gso, LinkFile};
 use fairlink_config::matching::Match;
 use fairlink_config::problem::Problems;
-use fairlink_core::{ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, SchedulerInfo};
+use fairlink_core::{ClassId, Cores, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, SchedulerInfo};
 
 use crate::gateway::cable;
 use crate::gateway::data_path::Lengths;
@@ -127,6 +127,10 @@ pub struct GatewayConfig {
     pub catch_up: Option<Nanos>,
     /// Processor of the data thread.
     pub processor: Processor,
+    /// Cores that share the link, one or by a hub: one has the scheduler, the others receive and send.
+    pub cores: Cores,
+    /// True if `cores` overrides the link file's, also after a reload.
+    pub cores_asked: bool,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
     /// Start even if frames may be doubled or loop. Ports may be in use by another gateway, a bridge or the kernel's
@@ -193,6 +197,8 @@ impl GatewayConfig {
             profile: false,
             catch_up: None,
             processor: Processor::default(),
+            cores: Cores::ONE,
+            cores_asked: false,
             reverse: true,
             force: false,
             fail_open: FailOpen::default(),
@@ -249,7 +255,10 @@ impl GatewayConfig {
     /// # Errors
     /// As [`GatewayConfig::from_link_file`]; nothing has changed then.
     pub(crate) fn take_link(&mut self, link: &Arc<LinkFile>) -> Result<(), Problems> {
-        link.require_one_core("the gateway")?;
+        link.require_hub("the gateway")?;
+        if !self.cores_asked {
+            self.cores = link.cores;
+        }
         self.default_class = link.require_default()?;
         self.scheduler = link.info();
         self.tree = link.tree.clone();
@@ -261,6 +270,11 @@ impl GatewayConfig {
         self.memory_limit = link.memory_limit;
         self.link = Some(Arc::clone(link));
         Ok(())
+    }
+
+    /// Threads besides the data thread that receive and send.
+    pub(crate) fn workers(&self) -> usize {
+        if self.cores.is_one() { 0 } else { usize::from(self.cores.count) - 1 }
     }
 
     /// Lengths on its link.

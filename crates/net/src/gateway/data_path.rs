@@ -22,6 +22,8 @@
 //! At most [`BATCH`] packets or pieces wait for each interface. While the output is busy, nothing is dequeued. While the
 //! input is busy, nothing is fetched from the output. So no frame is lost to a busy interface.
 
+use std::collections::VecDeque;
+
 use fairlink_config::matching::{Classifier, ethernet};
 use fairlink_core::{ClassId, Driver, DropReason, DropSink, Metered, Nanos, Overhead, Packet, Port, Scheduler, Wake};
 use fairlink_report::DropCause;
@@ -32,7 +34,7 @@ use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::splitter::{FOLLOWERS, MOST_IN_PIECE, OF_TURN, Out, Splits, Splitter, SuperFrame};
 use crate::gateway::stats::{EdgeCounters, ReverseStats};
 use crate::gateway::trace::{Gone, Passing, TraceWriter};
-use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Settled};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::port::RealPort;
@@ -134,6 +136,11 @@ pub(crate) struct DataPath<I, O, C> {
     frames: Vec<u32>,
     /// Frames of the other direction that wait for the input.
     back: Vec<u32>,
+    /// Packets that an interface behind workers has accepted, and frames of the other direction with their lengths, until
+    /// their outcome is known.
+    under_way: VecDeque<Packet>,
+    back_under_way: VecDeque<(u32, u32)>,
+    settled: Vec<Settled>,
     moved: bool,
     sampling: bool,
     /// Time when the last frame of a batch was classified, in a turn that is timed in detail.
@@ -195,6 +202,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             outgoing: Vec::with_capacity(MOST_OUTGOING),
             frames: Vec::with_capacity(MOST_OUTGOING),
             back: Vec::with_capacity(BATCH),
+            under_way: VecDeque::new(),
+            back_under_way: VecDeque::new(),
+            settled: Vec::new(),
             moved: false,
             sampling: false,
             classified: Nanos::ZERO,
@@ -213,6 +223,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.moved = false;
         self.sampling = self.working_turns.is_multiple_of(self.sample_every);
         let (before, began) = (self.sampled, self.lap());
+        self.settle();
         self.reclaim();
         if !self.outgoing.is_empty() && now >= self.onward.retry_at() {
             self.flush(now);
@@ -277,7 +288,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             (class, labels.label(class, &headers, bytes))
         });
         std::mem::swap(&mut self.splitter, splitter);
-        for packet in &mut self.outgoing {
+        for packet in self.outgoing.iter_mut().chain(&mut self.under_way) {
             packet.class = class_map.get(packet.class.index()).copied().flatten().unwrap_or(ClassId::ROOT);
         }
         if let Some(growth) = growth {
@@ -385,6 +396,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.forget_super_frames();
         self.input.release(&mut self.pool);
         self.output.release(&mut self.pool);
+        self.settle();
         self.pool.free() == self.pool.frames()
     }
 
@@ -395,9 +407,65 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         if self.sampling { self.clock.worked() } else { Nanos::ZERO }
     }
 
-    /// Packets waiting for the output: at most [`MOST_OUTGOING`].
+    /// Packets waiting for the output, at most [`MOST_OUTGOING`], and those whose outcome is not known yet.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Packet> {
-        self.outgoing.iter()
+        self.outgoing.iter().chain(&self.under_way)
+    }
+
+    /// Makes room for packets on their way through workers, `count` each way.
+    pub(crate) fn expect_under_way(&mut self, count: usize) {
+        self.under_way.reserve(count);
+        self.back_under_way.reserve(count);
+        self.settled.reserve(count);
+    }
+
+    /// Counts packets whose outcome an interface behind workers has reported.
+    pub(crate) fn settle(&mut self) {
+        if !self.under_way.is_empty() {
+            let mut settled = std::mem::take(&mut self.settled);
+            self.output.settle(&mut settled);
+            for outcome in settled.drain(..) {
+                let Some(packet) = self.under_way.pop_front() else { break };
+                self.count_settled(packet, outcome);
+            }
+            self.settled = settled;
+        }
+        let (false, Some(stats)) = (self.back_under_way.is_empty(), &mut self.reverse) else { return };
+        self.input.settle(&mut self.settled);
+        for outcome in self.settled.drain(..) {
+            let Some((frame, len)) = self.back_under_way.pop_front() else { break };
+            self.pool.end_reading(frame);
+            match outcome {
+                Settled::Accepted(_) => stats.sent.count(len),
+                Settled::Refused { .. } => {
+                    stats.dropped.count(len);
+                    stats.refused.count(len);
+                }
+            }
+            self.moved = true;
+        }
+    }
+
+    fn count_settled(&mut self, packet: Packet, outcome: Settled) {
+        let Self { pool, counters, tap, .. } = self;
+        let Packet { handle, len, class } = packet;
+        let frame = handle as u32;
+        let gone = match outcome {
+            Settled::Accepted(at) => {
+                counters.sent(class, len, at.saturating_sub(pool.info(frame).received));
+                Gone::Sent(at)
+            }
+            Settled::Refused { too_long } => {
+                let cause = if too_long { DropCause::TooLong } else { DropCause::RefusedByInterface };
+                counters.dropped_behind(class, len, cause);
+                Gone::Dropped(self.clock.now(), cause)
+            }
+        };
+        if let Some(tap) = tap {
+            tap.gone(frame, passing(pool, &packet), gone);
+        }
+        pool.end_reading(frame);
+        self.moved = true;
     }
 
     /// Returns true if no frame waits for the output.
@@ -414,7 +482,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     pub(crate) fn retry_at(&self, now: Nanos) -> Option<Nanos> {
         let onward = (!self.outgoing.is_empty()).then(|| self.onward.retry_at());
         let backward = (!self.back.is_empty()).then(|| self.backward.retry_at());
-        let sending = self.is_sending().then(|| now.saturating_add(BUSY_RETRY));
+        // Workers wake this thread when they know the outcome.
+        let later = self.output.settles_later() || self.input.settles_later();
+        let sending = (!later && self.is_sending()).then(|| now.saturating_add(BUSY_RETRY));
         [onward, backward, sending].into_iter().flatten().min()
     }
 
@@ -455,6 +525,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         for &frame in &self.back {
             stats.waiting.count(self.pool.info(frame).len);
         }
+        self.back_under_way.iter().for_each(|&(_, len)| stats.waiting.count(len));
         Some(stats)
     }
 
@@ -486,10 +557,15 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
     /// Hands outgoing frames to the output, as many as it accepts.
     fn hand_over(&mut self, now: Nanos) {
-        let Self { pool, output, clock, counters, outgoing, frames, onward, tap, .. } = self;
+        let Self { pool, output, clock, counters, outgoing, under_way, frames, onward, tap, .. } = self;
+        let later = output.settles_later();
         frames.clear();
         frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
         let (done, error) = onward.offer(now, output, pool, frames, |pool, outcome| match outcome {
+            Outcome::Accepted(range) if later => {
+                let sent = |&Packet { handle, len, class }: &Packet| Packet { handle, len, class };
+                under_way.extend(outgoing[range].iter().map(sent));
+            }
             Outcome::Accepted(range) => {
                 let now = clock.now();
                 for (packet, &frame) in outgoing[range.clone()].iter().zip(&frames[range]) {
@@ -535,7 +611,9 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                         if let Some(buffer) = splitter.buffer(ClassId::ROOT) {
                             let fetched = self.output.fetch(&self.pool, frame, number, buffer);
                             if matches!(fetched, Ok(true)) {
-                                splitter.push(SuperFrame::new(ClassId::ROOT, 0, segments, len as usize, now));
+                                let flow = self.pool.info(frame).flow;
+                                let frame = SuperFrame::new(ClassId::ROOT, 0, segments, len as usize, now);
+                                splitter.push(frame.of_flow(flow));
                             }
                             self.note(fetched.err());
                         } else {
@@ -576,9 +654,13 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 );
             }
         }
-        let Self { pool, input, back, backward, .. } = self;
+        let Self { pool, input, back, back_under_way, backward, .. } = self;
         if !back.is_empty() && now >= backward.retry_at() {
+            let later = input.settles_later();
             let (done, error) = backward.offer(now, input, pool, back, |pool, outcome| match outcome {
+                Outcome::Accepted(range) if later => {
+                    back_under_way.extend(back[range].iter().map(|&frame| (frame, pool.info(frame).len)));
+                }
                 Outcome::Accepted(range) => {
                     back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len));
                 }
@@ -697,7 +779,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             false => self.queues.refuses(class, self.shedding),
         };
         let label = if cause.is_none() { self.labels.label(class, &headers, bytes) } else { 0 };
-        let super_frame = SuperFrame::new(class, label, *self.input.segments(number), len as usize, now);
+        let super_frame = SuperFrame::new(class, label, *self.input.segments(number), len as usize, now)
+            .of_flow(self.pool.info(frame).flow);
         let buffer = if cause.is_none() { self.splitter.buffer(class) } else { None };
         match buffer {
             Some(buffer) => {
@@ -811,7 +894,8 @@ impl<I: Backend, O: Backend, C: Clock> Port for DataPath<I, O, C> {
         let (count, unknown) = self.fetch(now, batch);
         self.shedding = count == BATCH && self.input.is_flooded();
         let Some(early) = &mut self.early else { return };
-        early.fetched(count, (count < BATCH).then_some(admitted));
+        let drained = if count < BATCH { self.input.drained(admitted) } else { None };
+        early.fetched(count, drained);
         if self.shedding && 2 * unknown > count {
             early.drop_unknown(now);
         }

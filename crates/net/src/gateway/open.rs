@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairlink_config::matching::Classifier;
-use fairlink_core::{Driver, Members, Metered, Pacer};
+use fairlink_core::{Cores, Driver, Members, Metered, Pacer, Split};
 
 use crate::gateway::account::{DelayTable, Generation, MAX_HISTOGRAMS};
 use crate::gateway::choice::Choice;
@@ -26,6 +26,7 @@ use crate::io::af_xdp::Fit;
 use crate::io::bpf::BpfError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
+use crate::io::hub::MOST_UNSETTLED;
 use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::packet_ring::SLOT_ALIGNMENT;
@@ -48,7 +49,8 @@ impl Gateway {
         let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
         let processor = pick(config.processor)?;
         let mut choice = Choice::of(&config, [&looked.input, &looked.output], &mut notes);
-        let Opened { footprint, needs, pool, ports, early } = Opened::ports(&config, &mut choice, looked, &mut notes)?;
+        let Opened { footprint, needs, pool, ports, early } =
+            Opened::ports(&config, &mut choice, looked, clock, &mut notes)?;
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -94,6 +96,7 @@ impl Gateway {
         if config.profile {
             data_path.sample_every = 1;
         }
+        data_path.expect_under_way(config.workers() * MOST_UNSETTLED);
         // Without a ring the kernel counts bytes, and more frames than this fit.
         let room = data_path.input.ring_slots().unwrap_or(1024);
         match early.as_ref().map(|early| early.drops(config.tree.len(), &config.overhead, room)) {
@@ -134,6 +137,7 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
         return Err(OpenError::SameInterface { name: config.input.clone() });
     }
     check_classes(config)?;
+    check_cores(config)?;
     let looked = Looked::up(config)?;
     looked.check(config.force, notes)?;
     let (input, output) = (&looked.input, &looked.output);
@@ -147,7 +151,8 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
     fit_pieces(config)?;
     // Check before the scheduler allocates. Other backends need more, and fall back to packet sockets if that is too
     // much.
-    let needs = Needs::for_config(config, Footprint::of_packet_sockets(frame_bytes([input, output])))?;
+    let footprint = Footprint::of_packet_sockets(frame_bytes([input, output])).with_workers(config.workers());
+    let needs = Needs::for_config(config, footprint)?;
     has_room(needs.to_prepare(&config.tree) + BESIDE)?;
     Ok(looked)
 }
@@ -192,6 +197,7 @@ impl Opened {
         config: &GatewayConfig,
         choice: &mut Choice,
         looked: Looked,
+        clock: MonotonicClock,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         if choice.backend == BackendKind::AfXdp {
@@ -206,7 +212,7 @@ impl Opened {
                 }
             }
         }
-        Self::with_packet_sockets(config, looked, notes)
+        Self::with_packet_sockets(config, looked, clock, notes)
     }
 
     fn with_af_xdp(
@@ -227,15 +233,20 @@ impl Opened {
         Ok(Self { footprint, needs, pool, ports, early })
     }
 
-    fn with_packet_sockets(config: &GatewayConfig, looked: Looked, notes: &mut Vec<String>) -> Result<Self, OpenError> {
+    fn with_packet_sockets(
+        config: &GatewayConfig,
+        looked: Looked,
+        clock: MonotonicClock,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
-        let footprint = Footprint::of_packet_sockets(frame_bytes);
+        let footprint = Footprint::of_packet_sockets(frame_bytes).with_workers(config.workers());
         let needs = Needs::for_config(config, footprint)?;
         // Room for longer queues after a reload.
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let early = load_early(config, |_| Ok(()), notes);
-        let ports = Ports::open(config, early.as_ref(), looked, notes)?;
+        let ports = Ports::open(config, early.as_ref(), looked, (&pool, clock), notes)?;
         Ok(Self { footprint, needs, pool, ports, early })
     }
 }
@@ -258,6 +269,35 @@ fn frame_bytes(interfaces: [&Interface; 2]) -> u32 {
     let longest = interfaces.map(Interface::largest_frame).into_iter().max().unwrap_or(0);
     // A slot of a receive ring may have room for a few bytes more, by its alignment; they fit here, too.
     longest.saturating_add((HEADROOM + SLOT_ALIGNMENT) as u32)
+}
+
+/// Several cores are for frames between two interfaces, by a hub, and each has a processor.
+fn check_cores(config: &GatewayConfig) -> Result<(), OpenError> {
+    let Cores { count: cores, split } = config.cores;
+    let link = config.link_name().to_owned();
+    let refuse = |why| Err(OpenError::Split { link: link.clone(), cores, split: split.name(), why });
+    if config.cores.is_one() {
+        return Ok(());
+    }
+    if split != Split::Hub {
+        return refuse("a gateway shares a link among cores by a hub; write split = \"hub\"");
+    }
+    if config.own_traffic {
+        return refuse("this host's own traffic is shaped on one core; remove cores and split");
+    }
+    let processors = sys::allowed_processors();
+    if usize::from(cores) > processors.len() {
+        return Err(OpenError::Cores { link, cores, processors });
+    }
+    Ok(())
+}
+
+impl GatewayConfig {
+    /// Processors of the workers: all that the process may use but that of the data thread. None if threads run anywhere.
+    pub(super) fn processors_of_workers(&self) -> Vec<usize> {
+        let Ok(Some(own)) = pick(self.processor) else { return Vec::new() };
+        sys::allowed_processors().into_iter().rev().filter(|&processor| processor != own).collect()
+    }
 }
 
 /// The processor to run on, checked.

@@ -227,6 +227,35 @@ pub enum OpenError {
     /// The thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+    /// More threads than processors.
+    #[error(
+        "{cores} cores for {link}: this process may use {} ({}); lower cores in [link] or --cores, or allow it more",
+        match .processors.len() { 1 => "1 processor".to_owned(), count => format!("{count} processors") },
+        .processors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Cores {
+        /// The link.
+        link: String,
+        /// The number asked for.
+        cores: u16,
+        /// Processors that this process may use.
+        processors: Vec<usize>,
+    },
+    /// Several cores, where a gateway has one.
+    #[error("{cores} cores for {link}, with split \"{split}\": {why}")]
+    Split {
+        /// The link.
+        link: String,
+        /// The number asked for.
+        cores: u16,
+        /// The way in which they share the link.
+        split: &'static str,
+        /// The reason, with the action to take.
+        why: &'static str,
+    },
+    /// The workers cannot be prepared.
+    #[error("cannot prepare threads that receive and send: {0}")]
+    Workers(std::io::Error),
     /// There is no such processor, or this process may not use it.
     #[error("processor {processor} cannot be used: {source}")]
     Processor {

@@ -10,10 +10,14 @@ use crate::gateway::early::Early;
 use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
+use crate::gateway::workers::{self, Common};
 use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
 use crate::io::bpf::assembler::{Assembler, Part};
+use crate::io::clock::MonotonicClock;
+use crate::io::frame_pool::FramePool;
+use crate::io::hub::{self, Sockets};
 use crate::io::interface::{Interface, OffloadsOff};
-use crate::io::port::RealPort;
+use crate::io::port::{BackendInfo, BackendKind, RealPort};
 
 /// The two interfaces of a gateway, looked up. For the host's own traffic the cable is created first.
 pub(super) struct Looked {
@@ -109,7 +113,8 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. The order ensures that
+    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. Workers share the pool and
+    /// the clock of `within`. The order ensures that
     /// no frame is lost or doubled: the kernel's own path, its hold, the sockets, and last the place of a running gateway.
     ///
     /// # Errors
@@ -118,11 +123,12 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         looked: Looked,
+        within: (&FramePool, MonotonicClock),
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let Looked { input, output, cable } = looked;
         match cable {
-            None => Self::between(config, early, [&input, &output], notes),
+            None => Self::between(config, early, [&input, &output], within, notes),
             Some(cable) => Self::of_the_host(config, early, [&input, &output], cable, notes),
         }
     }
@@ -164,6 +170,7 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         [input, output]: [&Interface; 2],
+        within: (&FramePool, MonotonicClock),
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let directions = directions(config, [input, output]);
@@ -194,23 +201,25 @@ impl Ports {
         let intake = gate.map_or(RxFilter::All, RxFilter::Gated);
         // The gate drops frames early, too.
         let shared = gate.or(early.map(Early::filter)).map_or(RxFilter::All, RxFilter::Gated);
-        let open = |interface, intake| AfPacket::taking(interface, &config.sockets, intake).map_err(OpenError::from);
+        let sockets = config.workers().max(1);
+        let open =
+            |interface, intake| AfPacket::group(interface, &config.sockets, intake, sockets).map_err(OpenError::from);
         // A socket whose frames are never fetched would count all of them as lost.
         let back = if config.reverse { intake } else { RxFilter::Nothing };
         let opened = open(input, shared).and_then(|from| Ok((from, open(output, back)?))).and_then(|(from, to)| {
-            let offloads = offloads(config.offloads, &[(input, &from), (output, &to)], notes)?;
+            // All sockets of an interface are alike.
+            let offloads = offloads(config.offloads, &[(input, &from[0]), (output, &to[0])], notes)?;
             let claims = match claims {
                 Some(claims) => claims,
                 None => claim::take_over(&receiving, notes)?,
             };
-            Ok((offloads, from, to, claims))
+            for (interface, sockets) in [(input, &from), (output, &to)] {
+                note_limits(config, (interface, &sockets[0]), notes);
+            }
+            Ok((offloads, real_ports(config, from, to, within)?, claims))
         });
         match opened {
-            Ok((offloads, from, to, claims)) => {
-                for socket in [(input, &from), (output, &to)] {
-                    note_limits(config, socket, notes);
-                }
-                let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
+            Ok((offloads, [input, output], claims)) => {
                 let held = Held { hold, fail_open: Arc::new(fail_open), offloads, claims, cable: None };
                 Ok(Self { input, output, held })
             }
@@ -222,6 +231,37 @@ impl Ports {
             }
         }
     }
+}
+
+/// Makes ports of the sockets on the input and on the output: for this thread, or one pair for each worker.
+fn real_ports(
+    config: &GatewayConfig,
+    mut from: Vec<AfPacket>,
+    mut to: Vec<AfPacket>,
+    (pool, clock): (&FramePool, MonotonicClock),
+) -> Result<[RealPort; 2], OpenError> {
+    let workers = config.workers();
+    if workers == 0
+        && let (Some(from), Some(to)) = (from.pop(), to.pop())
+    {
+        return Ok([RealPort::Packet(from), RealPort::Packet(to)]);
+    }
+    let of = |sockets: &[AfPacket]| Sockets {
+        backend: BackendInfo { backend: BackendKind::AfPacket, zero_copy: false },
+        kernel_bytes: sockets.iter().map(AfPacket::kernel_bytes).sum(),
+        slots: sockets.first().and_then(AfPacket::ring_slots),
+        memory_bytes: sockets.iter().map(AfPacket::memory_bytes).sum(),
+    };
+    let own =
+        hub::memory_bytes(workers) + workers * FramePool::view_memory(pool.room(), hub::OF_WORKER as usize) as usize;
+    let [of_input, of_output] = [of(&from), of(&to)];
+    let common = Common { clock, pacing: config.pacing, reverse: config.reverse };
+    let pairs = from.into_iter().zip(to).map(|(from, to)| [from, to]).collect();
+    let [mut input, mut output] =
+        workers::hire(pairs, pool, &common, config.processors_of_workers()).map_err(OpenError::Workers)?;
+    input.set_sockets(Sockets { memory_bytes: of_input.memory_bytes + own, ..of_input });
+    output.set_sockets(of_output);
+    Ok([RealPort::Hub(input), RealPort::Hub(output)])
 }
 
 /// Describes the path of frames.

@@ -210,6 +210,10 @@ impl RunningConfig {
                 notes.extend(link.warnings.iter().chain(&unreachable).map(|warning| warning.line()));
                 nominal.link_name.clone_from(&link.name);
                 nominal.take_link(link).map_err(|problems| ReloadError::File(problems.lines()))?;
+                if nominal.workers() != self.nominal.workers() {
+                    let cores = |config: &GatewayConfig| config.workers() as u16 + 1;
+                    return Err(ReloadError::Cores { wanted: cores(&nominal), running: cores(&self.nominal) });
+                }
                 nominal.leniency = self.leniency;
                 deviations = Deviations::default();
             }

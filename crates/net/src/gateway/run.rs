@@ -130,6 +130,7 @@ impl Gateway {
             let _ = sys::pin_thread(processor);
         }
         pacing::wake_punctually();
+        self.data_path.start();
         let mut time = Time { start: self.data_path.clock.now(), slept: 0, spun: 0, processor: clock::thread_cpu_ns() };
         self.liveness.begin(time.start);
         self.begin_taking();
@@ -259,12 +260,14 @@ impl Gateway {
     /// frame back.
     fn close(&mut self, time: &Time) -> Snapshot {
         for _ in 0..LEAVING_TRIES {
+            self.data_path.settle();
             self.data_path.reclaim();
             if !self.data_path.is_sending() {
                 break;
             }
             std::thread::sleep(Duration::from_nanos(BUSY_RETRY.0));
         }
+        self.data_path.end_workers();
         if let Some(early) = &mut self.data_path.early {
             early.count_all(&mut self.data_path.counters);
         }
@@ -309,7 +312,7 @@ impl Gateway {
             splits: data_path.splits(),
             shed_unknown: data_path.early.as_ref().map_or(0, |early| early.unknown().packets),
             movers: [data_path.input.mover(), data_path.output.mover()],
-            output_busy: data_path.onward.busy,
+            output_busy: data_path.onward.busy + data_path.output.busy(),
             waits_for_carrier: [&data_path.onward, &data_path.backward].map(Outlet::waits_for_carrier),
             forfeited: driver.pacer().forfeited(),
             fail_open: Some(Arc::clone(&held.fail_open)),

@@ -46,6 +46,8 @@ pub(crate) struct SuperFrame {
     pub(crate) segments: Segments,
     pub(crate) len: usize,
     pub(crate) received: Nanos,
+    /// Hash of its flow.
+    flow: u32,
     number: NonZeroU32,
     /// The next packet.
     next: usize,
@@ -53,7 +55,12 @@ pub(crate) struct SuperFrame {
 
 impl SuperFrame {
     pub(crate) fn new(class: ClassId, label: u64, segments: Segments, len: usize, received: Nanos) -> Self {
-        Self { class, label, segments, len, received, number: NonZeroU32::MIN, next: 0 }
+        Self { class, label, segments, len, received, flow: 0, number: NonZeroU32::MIN, next: 0 }
+    }
+
+    /// With the hash of its flow.
+    pub(crate) fn of_flow(self, flow: u32) -> Self {
+        Self { flow, ..self }
     }
 
     /// Numbers of the packets that are left.
@@ -418,7 +425,10 @@ impl SuperFrame {
         let len = self.segments.write(bytes, self.next, &mut pool.frame_mut(place)[HEADROOM..]) as u32;
         let unfinished = self.segments.unfinished();
         let origin = unfinished.map(|_| Origin::new(self.number, self.next as u16));
-        pool.set_info(place, FrameInfo { start: HEADROOM as u32, len, received: self.received, unfinished, origin });
+        pool.set_info(
+            place,
+            FrameInfo { start: HEADROOM as u32, len, received: self.received, unfinished, origin, flow: self.flow },
+        );
         self.next += 1;
         len
     }

@@ -140,6 +140,32 @@ impl AfPacket {
         options: &AfPacketOptions,
         intake: RxFilter<'_>,
     ) -> Result<Self, BackendError> {
+        Self::sharing(interface, options, intake, None)
+    }
+
+    /// As [`AfPacket::open`], `count` times. The kernel gives each frame to one of them, by the hash of its flow.
+    ///
+    /// # Errors
+    /// As [`AfPacket::open`]; or the kernel does not share frames among sockets.
+    pub(crate) fn group(
+        interface: &Interface,
+        options: &AfPacketOptions,
+        intake: RxFilter<'_>,
+        count: usize,
+    ) -> Result<Vec<Self>, BackendError> {
+        if count < 2 || matches!(intake, RxFilter::Nothing) {
+            return (0..count).map(|_| Self::taking(interface, options, intake)).collect();
+        }
+        let mut group = packet_socket::Group::New;
+        (0..count).map(|_| Self::sharing(interface, options, intake, Some(&mut group))).collect()
+    }
+
+    fn sharing(
+        interface: &Interface,
+        options: &AfPacketOptions,
+        intake: RxFilter<'_>,
+        group: Option<&mut packet_socket::Group>,
+    ) -> Result<Self, BackendError> {
         let failed = |what| {
             let interface = interface.name.clone();
             move |source: io::Error| match source.raw_os_error() {
@@ -181,17 +207,30 @@ impl AfPacket {
             },
             Receiving::Ring,
         );
-        match intake {
-            RxFilter::All => Ok(()),
+        let shares = group.is_some();
+        let filter = || match intake {
+            RxFilter::All if !shares => Ok(()),
+            RxFilter::All => packet_socket::accept_all(&receiver),
             RxFilter::Gated(program) | RxFilter::Marked(_, Some(program)) => {
                 program.filter(&receiver).map_err(|error| error.source)
             }
             RxFilter::Marked(mark, None) => packet_socket::accept_marked(&receiver, Some(mark)),
             RxFilter::Nothing => packet_socket::accept_marked(&receiver, None),
+        };
+        match shares {
+            false => filter(),
+            // Until it is in the group, it would get frames that another one has, too.
+            true => packet_socket::accept_marked(&receiver, None),
         }
         .map_err(failed("attaching a filter to its socket"))?;
         let protocol = if matches!(intake, RxFilter::Nothing) { LOCAL_EXPERIMENT } else { libc::ETH_P_ALL as u16 };
         packet_socket::bind(&receiver, interface.index, protocol).map_err(failed("binding the receiving socket"))?;
+        if let Some(group) = group {
+            *group = group.join(&receiver).map_err(failed(
+                "sharing frames among sockets by the hash of their flow (PACKET_FANOUT, Linux 6.0 and later)",
+            ))?;
+            filter().map_err(failed("attaching a filter to its socket"))?;
+        }
         if matches!(intake, RxFilter::All | RxFilter::Gated(_)) {
             packet_socket::make_promiscuous(&receiver, interface.index).map_err(failed("making it promiscuous"))?;
         }
@@ -265,6 +304,12 @@ impl AfPacket {
     #[must_use]
     pub(crate) fn kernel_buffer_bytes(&self) -> (u32, u32) {
         self.buffers
+    }
+
+    /// Bytes of the kernel's memory for frames not fetched or not sent yet.
+    pub(crate) fn kernel_bytes(&self) -> u64 {
+        let (received, sending) = self.buffers;
+        u64::from(received) + u64::from(sending) + self.ring_bytes() as u64
     }
 
     /// Reason why super-frames are not split and unfinished checksums stay unfinished; `None` if both work.
@@ -362,11 +407,6 @@ impl AfPacket {
         let drops = packet_socket::take_drops(&self.receiver).unwrap_or(0);
         self.counters.kernel_dropped += drops;
         self.fresh_drops += drops;
-    }
-
-    /// Returns the message for the user, once.
-    pub(crate) fn take_note(&mut self) -> Option<String> {
-        self.note.take()
     }
 
     /// Number of `frames` that the interface carries, from the front. For a ring with descriptions, and for a joined frame,
@@ -621,5 +661,9 @@ impl Backend for AfPacket {
     fn counters(&mut self) -> BackendCounters {
         self.take_drops();
         self.counters
+    }
+
+    fn take_note(&mut self) -> Option<String> {
+        self.note.take()
     }
 }

@@ -71,6 +71,18 @@ pub enum Rest {
     Refused(io::Error),
 }
 
+/// Outcome of an accepted frame of a backend that knows it later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The interface accepted it at this time.
+    Accepted(Nanos),
+    /// The interface never accepts it.
+    Refused {
+        /// True if the reason is its length.
+        too_long: bool,
+    },
+}
+
 /// Error after which an interface can no longer be used.
 #[derive(Debug, Error)]
 pub enum BackendError {
@@ -202,6 +214,30 @@ pub trait Backend {
     /// Returns accepted frames that have left the machine to `pool`, each once.
     fn reclaim(&mut self, pool: &mut FramePool);
 
+    /// Returns true if an accepted frame may still be refused: its outcome comes by [`Backend::settle`].
+    fn settles_later(&self) -> bool {
+        false
+    }
+
+    /// Appends the outcomes that became known since the last call, in the order in which the frames were accepted. The
+    /// caller may read a frame until it has called [`FramePool::end_reading`] for it, and calls that for each.
+    fn settle(&mut self, _out: &mut Vec<Settled>) {}
+
+    /// Begins to find out whether all frames that are in the kernel now were handed over ([`Backend::is_drained`]).
+    fn begin_drain(&mut self) {}
+
+    /// Returns true if all frames that were in the kernel at the last [`Backend::begin_drain`] were handed over. For a
+    /// backend that fetches by itself that is so when it has no more.
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    /// Returns how many of the frames that a program in the kernel has let through were handed over for certain, after a
+    /// reception that had room for more. The program had let `admitted` through before.
+    fn drained(&mut self, admitted: u64) -> Option<u64> {
+        Some(admitted)
+    }
+
     /// Returns a failure of the interface since the last call that neither receiving nor sending reported: it went down
     /// or disappeared.
     fn failure(&self) -> Option<BackendError> {
@@ -226,4 +262,9 @@ pub trait Backend {
 
     /// Counters since the backend was opened.
     fn counters(&mut self) -> BackendCounters;
+
+    /// Returns a message for the user, once.
+    fn take_note(&mut self) -> Option<String> {
+        None
+    }
 }

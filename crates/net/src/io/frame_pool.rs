@@ -11,7 +11,11 @@
 //! A backend may share the memory with the kernel. Then the pool also records which frames the kernel may write or
 //! read. It gives no reference to bytes that the kernel may write, and no mutable reference to bytes that the kernel
 //! may read.
+//!
+//! Other threads share the memory in the same way. Each has a [`FramePool::view`], with the frames that were lent to
+//! it, and lends none itself.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlink_core::Nanos;
@@ -43,6 +47,8 @@ pub struct FrameInfo {
     pub unfinished: Option<Unfinished>,
     /// The super-frame that it came in, if the sending side may join it with its neighbors again.
     pub origin: Option<Origin>,
+    /// Hash of its flow, for interfaces behind several threads.
+    pub flow: u32,
 }
 
 /// Reason why a pool was refused.
@@ -75,11 +81,31 @@ enum Holder {
     Free,
     /// A part of this process.
     Process,
-    /// The kernel, which only reads it.
+    /// The kernel or another thread, which only reads it.
     Reader,
-    /// The kernel, for writing at any time.
+    /// The kernel or another thread, for writing at any time.
     Writer,
 }
+
+/// Memory that all views of a pool share.
+#[derive(Debug)]
+struct Shared {
+    frames: Region,
+    /// The [`FrameInfo`] of each frame, written when it is taken. Only the owner of a frame reads and writes it.
+    infos: Region,
+}
+
+impl Shared {
+    /// # Panics
+    /// If there is no such frame.
+    #[inline]
+    fn info(&self, frame: u32) -> *mut FrameInfo {
+        self.infos.place(frame as usize * size_of::<FrameInfo>(), size_of::<FrameInfo>()).cast()
+    }
+}
+
+/// Number of the next pool.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
@@ -89,13 +115,14 @@ const NONE: u32 = u32::MAX;
 pub struct FramePool {
     /// Unique among all pools of this process, including earlier ones at the same address.
     id: u64,
-    memory: Region,
+    memory: Arc<Shared>,
     frame_bytes: usize,
     /// Frames that there is room for.
     room: u32,
     free: Vec<u32>,
+    /// Of a view: frames that were given back. They are not taken again before their owner has lent them again.
+    returned: Option<Vec<u32>>,
     holders: Vec<Holder>,
-    info: Vec<FrameInfo>,
     /// By frame: the next packet of those that are scheduled as one.
     next: Vec<u32>,
     least_free: usize,
@@ -106,7 +133,6 @@ pub struct FramePool {
 pub(crate) struct Growth {
     free: Vec<u32>,
     holders: Vec<Holder>,
-    info: Vec<FrameInfo>,
     next: Vec<u32>,
 }
 
@@ -116,7 +142,7 @@ impl Growth {
         let mut free = Vec::with_capacity(to as usize);
         free.extend((from..to).rev());
         let to = to as usize;
-        Self { free, holders: vec![Holder::Free; to], info: vec![FrameInfo::default(); to], next: vec![NONE; to] }
+        Self { free, holders: vec![Holder::Free; to], next: vec![NONE; to] }
     }
 }
 
@@ -141,15 +167,18 @@ impl FramePool {
         let frame_bytes = (frame_bytes as usize).next_multiple_of(64);
         let reserve = |frames: u32| {
             let bytes = u64::from(frames) * frame_bytes as u64;
-            let fits = usize::try_from(bytes).ok().filter(|&bytes| bytes <= isize::MAX as usize);
-            fits.and_then(|bytes| Region::reserve(bytes).ok()).ok_or(FramePoolError::NoMemory { bytes })
+            let region = |bytes| {
+                let fits = usize::try_from(bytes).ok().filter(|&bytes| bytes <= isize::MAX as usize);
+                fits.and_then(|bytes| Region::reserve(bytes).ok()).ok_or(FramePoolError::NoMemory { bytes })
+            };
+            let infos = region(u64::from(frames) * size_of::<FrameInfo>() as u64)?;
+            Ok(Arc::new(Shared { frames: region(bytes)?, infos }))
         };
         let room = room.clamp(frames, MAX_FRAMES);
         let (room, memory) = match reserve(room) {
             Ok(memory) => (room, memory),
             Err(_) => (frames, reserve(frames)?),
         };
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             memory,
@@ -157,11 +186,76 @@ impl FramePool {
             room,
             // The frame given back last is taken first: it is the one most likely still in the cache.
             free: (0..frames).rev().collect(),
+            returned: None,
             holders: vec![Holder::Free; frames as usize],
-            info: vec![FrameInfo::default(); frames as usize],
             next: vec![NONE; frames as usize],
             least_free: frames as usize,
         })
+    }
+
+    /// Makes a pool without frames for another thread, which shares the memory. It gets frames by [`FramePool::adopt`],
+    /// at most `most` at the same time.
+    pub(crate) fn view(&self, most: usize) -> Self {
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            memory: Arc::clone(&self.memory),
+            frame_bytes: self.frame_bytes,
+            room: self.room,
+            free: Vec::with_capacity(most),
+            returned: Some(Vec::with_capacity(most)),
+            // A writer elsewhere has all frames.
+            holders: vec![Holder::Writer; self.room as usize],
+            next: vec![NONE; self.room as usize],
+            least_free: 0,
+        }
+    }
+
+    /// Bytes of a [`FramePool::view`] of a pool with room for `room` frames.
+    pub(crate) const fn view_memory(room: u32, most: usize) -> u64 {
+        room as u64 * (size_of::<u32>() + size_of::<Holder>()) as u64 + 2 * most as u64 * size_of::<u32>() as u64
+    }
+
+    /// Adds `frame` to a view: to those that can be taken, or as one that its caller owns.
+    ///
+    /// # Safety
+    /// The owner of `frame` must have lent it to the thread of this view, for writing.
+    ///
+    /// # Panics
+    /// If the view has it already.
+    #[inline]
+    pub(crate) unsafe fn adopt(&mut self, frame: u32, is_free: bool) {
+        let holder = if is_free { Holder::Free } else { Holder::Process };
+        self.pass(frame, Holder::Writer, holder, "was lent twice");
+        if is_free {
+            self.free.push(frame);
+        }
+    }
+
+    /// Takes `frame`, which the caller owns, out of a view, so that it can be given to the thread that lent it.
+    #[inline]
+    pub(crate) fn let_go(&mut self, frame: u32) {
+        self.pass(frame, Holder::Process, Holder::Writer, "is let go and not the caller's");
+    }
+
+    /// Takes a frame that was given back out of a view.
+    #[inline]
+    pub(crate) fn take_returned(&mut self) -> Option<u32> {
+        let frame = self.returned.as_mut()?.pop()?;
+        self.pass(frame, Holder::Free, Holder::Writer, "was given back and is not free");
+        Some(frame)
+    }
+
+    /// Takes back all frames that were lent and not returned.
+    ///
+    /// # Safety
+    /// The kernel and other threads must be unable to reach them.
+    pub(crate) unsafe fn end_all_lending(&mut self) {
+        for frame in 0..self.holders.len() as u32 {
+            if matches!(self.holders[frame as usize], Holder::Reader | Holder::Writer) {
+                self.holders[frame as usize] = Holder::Free;
+                self.free.push(frame);
+            }
+        }
     }
 
     /// Frames that it may grow to.
@@ -177,12 +271,10 @@ impl FramePool {
             return;
         }
         growth.holders[..before].copy_from_slice(&self.holders);
-        growth.info[..before].copy_from_slice(&self.info);
         growth.next[..before].copy_from_slice(&self.next);
         // Frames given back last are on top.
         growth.free.extend_from_slice(&self.free);
         std::mem::swap(&mut self.holders, &mut growth.holders);
-        std::mem::swap(&mut self.info, &mut growth.info);
         std::mem::swap(&mut self.next, &mut growth.next);
         std::mem::swap(&mut self.free, &mut growth.free);
         self.least_free += after - before;
@@ -201,6 +293,7 @@ impl FramePool {
         let frame = self.free.pop()?;
         self.holders[frame as usize] = Holder::Process;
         self.least_free = self.least_free.min(self.free.len());
+        self.set_info(frame, FrameInfo::default());
         Some(frame)
     }
 
@@ -211,7 +304,7 @@ impl FramePool {
     #[inline]
     pub fn give_back(&mut self, frame: u32) {
         self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
-        self.free.push(frame);
+        self.returned.as_mut().unwrap_or(&mut self.free).push(frame);
     }
 
     /// Puts `next` behind `frame`, the last frame of a chain: packets that are scheduled as one. The owner of the first
@@ -241,9 +334,14 @@ impl FramePool {
         next
     }
 
+    /// Sets the hash of the flow of the packet in `frame`.
+    pub(crate) fn set_flow(&mut self, frame: u32, flow: u32) {
+        self.set_info(frame, FrameInfo { flow, ..self.info(frame) });
+    }
+
     /// Has the packet in `frame` leave apart from its neighbors in the super-frame that it came in.
     pub(crate) fn set_apart(&mut self, frame: u32) {
-        self.info[frame as usize].origin = None;
+        self.set_info(frame, FrameInfo { origin: None, ..self.info(frame) });
     }
 
     /// Lends `frame`, which the caller owns, to the kernel for writing. There is no reference to its bytes until
@@ -272,13 +370,26 @@ impl FramePool {
     /// If it was not lent: a bug of ours.
     ///
     /// # Safety
-    /// The kernel must have given the frame back, or be unable to reach it, and must not access it until it is lent
+    /// The kernel, or the thread that it was lent to, must have given the frame back, or be unable to reach it, and must not access it until it is lent
     /// again.
     #[inline]
     pub(crate) unsafe fn end_lending(&mut self, frame: u32) {
         let holder = &mut self.holders[frame as usize];
         assert!(matches!(*holder, Holder::Reader | Holder::Writer), "frame {frame} was not lent: {holder:?}");
         *holder = Holder::Process;
+    }
+
+    /// Notes that the outcome of `frame`, which is lent for reading, is known: nothing here reads it any more.
+    pub(crate) fn end_reading(&mut self, frame: u32) {
+        let holder = &mut self.holders[frame as usize];
+        if *holder == Holder::Reader {
+            *holder = Holder::Writer;
+        }
+    }
+
+    /// Returns true if `frame` is lent for reading, so that it may still be read here.
+    pub(crate) fn is_read(&self, frame: u32) -> bool {
+        self.holders[frame as usize] == Holder::Reader
     }
 
     #[inline]
@@ -299,7 +410,7 @@ impl FramePool {
         // SAFETY: frames do not overlap. The kernel writes only the frames that were lent for writing, and this one was
         // not; lending takes `&mut self`, which the slice borrows. This process writes frames through `&mut self`
         // alone.
-        unsafe { self.memory.bytes(frame as usize * self.frame_bytes, self.frame_bytes) }
+        unsafe { self.memory.frames.bytes(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
     /// Returns the bytes of `frame`, mutable.
@@ -312,14 +423,16 @@ impl FramePool {
         assert!(matches!(holder, Holder::Free | Holder::Process), "the kernel has frame {frame}: {holder:?}");
         // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the
         // slice borrows.
-        unsafe { self.memory.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
+        unsafe { self.memory.frames.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
     }
 
     /// Position of the packet in `frame`.
     #[inline]
     #[must_use]
     pub fn info(&self, frame: u32) -> FrameInfo {
-        self.info[frame as usize]
+        assert!(self.holders[frame as usize] != Holder::Writer, "another may write frame {frame}");
+        // SAFETY: it was written when the frame was taken; only its owner writes it, and that is no other thread.
+        unsafe { *self.memory.info(frame) }
     }
 
     /// Sets the position of the packet in `frame`.
@@ -330,7 +443,9 @@ impl FramePool {
     pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
         let end = info.start as usize + info.len as usize;
         assert!(end <= self.frame_bytes, "a packet that ends at byte {end} in a frame of {}", self.frame_bytes);
-        self.info[frame as usize] = info;
+        assert!(self.holders[frame as usize] != Holder::Writer, "another may write frame {frame}");
+        // SAFETY: only the owner of the frame reads and writes it, and that is no other thread.
+        unsafe { *self.memory.info(frame) = info };
     }
 
     /// Returns the packet in `frame`, at the position set by its backend.
@@ -350,7 +465,9 @@ impl FramePool {
 
     /// Computes the checksum of the packet in `frame`, if it is unfinished.
     pub fn finish_checksum(&mut self, frame: u32) {
-        if let Some(Unfinished { start, offset }) = self.info[frame as usize].unfinished.take() {
+        let info = self.info(frame);
+        if let Some(Unfinished { start, offset }) = info.unfinished {
+            self.set_info(frame, FrameInfo { unfinished: None, ..info });
             // A checksum whose position is outside the packet is never recorded.
             let _ = checksum::complete(self.packet_mut(frame), start, offset);
         }
@@ -364,7 +481,7 @@ impl FramePool {
     /// The first byte of frame 0; frame `n` starts `n * frame_bytes` further. For system calls that fill several
     /// frames.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.memory.as_mut_ptr()
+        self.memory.frames.as_mut_ptr()
     }
 
     /// Frames in the pool.
@@ -398,7 +515,7 @@ impl FramePool {
         self.frames() * self.frame_bytes
             + (self.free.capacity() + self.next.capacity()) * size_of::<u32>()
             + self.holders.capacity() * size_of::<Holder>()
-            + self.info.capacity() * size_of::<FrameInfo>()
+            + self.frames() * size_of::<FrameInfo>()
     }
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn wait(
 }
 
 /// Sleeps for `span`, or until one of `readable` can be read. Returns true if one can.
-fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool> {
+pub(crate) fn sleep<const N: usize>(span: Nanos, readable: [Option<BorrowedFd<'_>>; N]) -> io::Result<bool> {
     // The kernel ignores negative descriptors.
     let mut fds =
         readable.map(|fd| libc::pollfd { fd: fd.map_or(-1, |fd| fd.as_raw_fd()), events: libc::POLLIN, revents: 0 });
@@ -137,9 +137,9 @@ fn sleep(span: Nanos, readable: [Option<BorrowedFd<'_>>; 2]) -> io::Result<bool>
         tv_sec: (span.0 / 1_000_000_000) as _,
         tv_nsec: (span.0 % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `fds` holds two valid entries and `timeout` is a valid time, both alive for the whole call; no mask is
+    // SAFETY: `fds` holds `N` valid entries and `timeout` is a valid time, both alive for the whole call; no mask is
     // given.
-    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &timeout, std::ptr::null()) };
+    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), N as libc::nfds_t, &timeout, std::ptr::null()) };
     match sys::check(result) {
         Ok(ready) => Ok(ready > 0),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),

@@ -43,6 +43,37 @@ pub fn accept_marked(socket: &OwnedFd, mark: Option<u32>) -> io::Result<()> {
     attach(socket, &mut filter)
 }
 
+/// Removes the filter of `socket`.
+pub fn accept_all(socket: &OwnedFd) -> io::Result<()> {
+    sys::set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+}
+
+/// Sockets of one interface that share its frames by the hash of their flow (`PACKET_FANOUT_HASH`).
+#[derive(Clone, Copy, Debug)]
+pub enum Group {
+    /// The next socket makes it.
+    New,
+    /// The one with this number.
+    Number(u16),
+}
+
+impl Group {
+    /// Adds `socket`, which is bound, and returns the group that it is in.
+    pub fn join(self, socket: &OwnedFd) -> io::Result<Self> {
+        /// `PACKET_FANOUT_HASH`, without outgoing frames.
+        const SHARE: u32 = 0x4000;
+        /// `PACKET_FANOUT_FLAG_UNIQUEID`.
+        const NEW: u32 = 0x2000;
+        let (number, flags) = match self {
+            Self::New => (0, SHARE | NEW),
+            Self::Number(number) => (number, SHARE),
+        };
+        sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(number) | flags << 16))?;
+        let answer: libc::c_int = sys::option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+        Ok(Self::Number(answer as u16))
+    }
+}
+
 /// Restricts `socket` to UDP over IPv4 from this port, in frames without VLAN tag and packets without options.
 pub fn accept_udp_from(socket: &OwnedFd, port: u16) -> io::Result<()> {
     /// Ethernet type and protocol, which are followed by the port at the offset of a header of 20 B.

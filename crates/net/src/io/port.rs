@@ -7,8 +7,9 @@ use fairlink_core::Nanos;
 
 use crate::io::af_packet::AfPacket;
 use crate::io::af_xdp::{AfXdp, Fit};
-use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent};
+use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent, Settled};
 use crate::io::frame_pool::FramePool;
+use crate::io::hub::{HubPort, OF_WORKER};
 use crate::wire::segments::Segments;
 
 /// Kinds of backends.
@@ -51,6 +52,11 @@ impl Footprint {
         Self { backend: BackendKind::AfPacket, frame_bytes, owned: 2 * AfPacket::MOST_OWNED }
     }
 
+    /// With this number of workers.
+    pub(crate) fn with_workers(self, workers: usize) -> Self {
+        Self { owned: self.owned.saturating_add(workers as u32 * OF_WORKER), ..self }
+    }
+
     /// With AF_XDP sockets.
     pub(crate) fn of_af_xdp(fit: &Fit) -> Self {
         Self { backend: BackendKind::AfXdp, frame_bytes: fit.frame_bytes, owned: fit.owned() }
@@ -70,6 +76,8 @@ pub(crate) struct BackendInfo {
 pub(crate) enum RealPort {
     Packet(AfPacket),
     Xdp(AfXdp),
+    /// Behind workers.
+    Hub(HubPort),
 }
 
 /// Calls the same method of either backend.
@@ -78,6 +86,7 @@ macro_rules! either {
         match $port {
             RealPort::Packet($backend) => $call,
             RealPort::Xdp($backend) => $call,
+            RealPort::Hub($backend) => $call,
         }
     };
 }
@@ -87,17 +96,16 @@ impl RealPort {
         match self {
             Self::Packet(_) => BackendInfo { backend: BackendKind::AfPacket, zero_copy: false },
             Self::Xdp(port) => BackendInfo { backend: BackendKind::AfXdp, zero_copy: port.is_zero_copy() },
+            Self::Hub(port) => port.sockets().backend,
         }
     }
 
     /// Bytes of the kernel's memory for frames not fetched or not sent yet, outside the pool.
     pub(crate) fn kernel_bytes(&self) -> u64 {
         match self {
-            Self::Packet(port) => {
-                let (received, sending) = port.kernel_buffer_bytes();
-                u64::from(received) + u64::from(sending) + port.ring_bytes() as u64
-            }
+            Self::Packet(port) => port.kernel_bytes(),
             Self::Xdp(port) => u64::from(port.ring_bytes()),
+            Self::Hub(port) => port.sockets().kernel_bytes,
         }
     }
 
@@ -106,6 +114,7 @@ impl RealPort {
         match self {
             Self::Packet(port) => port.ring_slots(),
             Self::Xdp(port) => port.ring_slots(),
+            Self::Hub(port) => port.sockets().slots,
         }
     }
 
@@ -114,19 +123,34 @@ impl RealPort {
         match self {
             Self::Packet(port) => port.memory_bytes(),
             Self::Xdp(_) => 0,
+            Self::Hub(port) => port.sockets().memory_bytes,
         }
     }
 
     /// Returns true if neither the kernel nor this port has frames that were not handed over yet.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&mut self) -> bool {
         either!(self, port => port.is_empty())
     }
 
-    /// Returns the message for the user, once.
-    pub(crate) fn take_note(&mut self) -> Option<String> {
+    /// Starts the workers, if there are any.
+    pub(crate) fn start(&self) {
+        if let Self::Hub(port) = self {
+            port.start();
+        }
+    }
+
+    /// Ends the workers, if there are any. What they report is still to be settled.
+    pub(crate) fn end(&mut self) {
+        if let Self::Hub(port) = self {
+            port.end();
+        }
+    }
+
+    /// Times that frames had to wait for the interface at a worker.
+    pub(crate) fn busy(&self) -> u64 {
         match self {
-            Self::Packet(port) => port.take_note(),
-            Self::Xdp(_) => None,
+            Self::Hub(port) => port.busy(),
+            _ => 0,
         }
     }
 
@@ -183,6 +207,32 @@ impl Backend for RealPort {
     #[inline]
     fn reclaim(&mut self, pool: &mut FramePool) {
         either!(self, port => port.reclaim(pool));
+    }
+
+    #[inline]
+    fn settles_later(&self) -> bool {
+        matches!(self, Self::Hub(_))
+    }
+
+    #[inline]
+    fn settle(&mut self, out: &mut Vec<Settled>) {
+        either!(self, port => port.settle(out));
+    }
+
+    fn begin_drain(&mut self) {
+        either!(self, port => port.begin_drain());
+    }
+
+    fn is_drained(&self) -> bool {
+        either!(self, port => port.is_drained())
+    }
+
+    fn drained(&mut self, admitted: u64) -> Option<u64> {
+        either!(self, port => port.drained(admitted))
+    }
+
+    fn take_note(&mut self) -> Option<String> {
+        either!(self, port => port.take_note())
     }
 
     fn has_carrier(&self) -> bool {

@@ -34,6 +34,28 @@ pub(crate) fn any_readable<'a>(sockets: impl Iterator<Item = &'a OwnedFd>) -> io
     Ok(any)
 }
 
+/// Returns a descriptor by which threads wake each other.
+pub(crate) fn event_fd() -> io::Result<OwnedFd> {
+    // SAFETY: `eventfd` takes no pointers.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: `fd` was just returned by the kernel and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes the descriptor of [`event_fd`] readable.
+pub(crate) fn set_event(fd: &OwnedFd) {
+    let one = 1_u64;
+    // SAFETY: eight bytes are readable for the whole call. It fails only if the count is at its limit, and so readable.
+    unsafe { libc::write(fd.as_raw_fd(), std::ptr::from_ref(&one).cast(), size_of::<u64>()) };
+}
+
+/// Makes the descriptor of [`event_fd`] unreadable.
+pub(crate) fn clear_event(fd: &OwnedFd) {
+    let mut count = 0_u64;
+    // SAFETY: eight bytes are writable for the whole call. It fails only if the descriptor is unreadable already.
+    unsafe { libc::read(fd.as_raw_fd(), std::ptr::from_mut(&mut count).cast(), size_of::<u64>()) };
+}
+
 /// Creates a file that exists in memory only, until it is closed. `name` is shown in /proc.
 pub(crate) fn memory_file(name: &std::ffi::CStr) -> io::Result<std::fs::File> {
     // SAFETY: the name ends with a zero.
@@ -288,8 +310,19 @@ impl Region {
     }
 
     /// The first byte.
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
         self.at.as_ptr()
+    }
+
+    /// The first of `count` bytes from `start` on.
+    ///
+    /// # Panics
+    /// If they are not all within the region.
+    #[inline]
+    pub(crate) fn place(&self, start: usize, count: usize) -> *mut u8 {
+        self.check(start, count);
+        // SAFETY: the bytes were just checked to lie within the mapping.
+        unsafe { self.at.as_ptr().add(start) }
     }
 
     /// Returns `count` bytes from `start` on.
@@ -316,9 +349,13 @@ impl Region {
     /// These bytes must not be read or written elsewhere while the slice lives, neither by this process nor by the
     /// kernel.
     #[inline]
-    pub(crate) unsafe fn bytes_mut(&mut self, start: usize, count: usize) -> &mut [u8] {
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "threads share a region, and the caller answers for other users of these bytes"
+    )]
+    pub(crate) unsafe fn bytes_mut(&self, start: usize, count: usize) -> &mut [u8] {
         self.check(start, count);
-        // SAFETY: as in `bytes`, and `self` is borrowed for as long as the slice is.
+        // SAFETY: as in `bytes`; the caller answers for readers, too.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().add(start), count) }
     }
 

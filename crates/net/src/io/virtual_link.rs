@@ -128,7 +128,7 @@ impl Backend for VirtualLink {
                     len: held as u32,
                     received: now,
                     unfinished: self.unfinished,
-                    origin: None,
+                    ..FrameInfo::default()
                 },
             );
             let len = bytes.len() as u32;

@@ -92,7 +92,7 @@ impl LinkArgs {
         &self,
         read: Read,
         cpu: Processor,
-        apply: impl Fn(&mut GatewayConfig),
+        apply: impl Fn(&mut GatewayConfig) -> Result<(), Wrong>,
     ) -> Result<Vec<GatewayConfig>, Wrong> {
         let Read { mut links, back, again } = read;
         // A file that has come to have several links names their interfaces itself.
@@ -141,7 +141,7 @@ impl LinkArgs {
                     )));
                 }
             };
-            apply(&mut config);
+            apply(&mut config)?;
             config.processor = match cpu {
                 Processor::Last => Processor::BeforeLast(place),
                 other => other,

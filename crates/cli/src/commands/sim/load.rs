@@ -156,12 +156,12 @@ impl Reading<'_> {
 pub(super) fn on_cores(points: Vec<Point>, args: &CoreArgs, lag: Option<Nanos>) -> Result<Vec<Point>, CliError> {
     let mut all = Vec::with_capacity(points.len());
     for point in points {
-        let ways = args.of(point.file.link.cores)?.len();
+        let ways = args.of(point.file.link.cores).map_err(CliError::wrong)?.len();
         for way in 0..ways {
             let mut point = point.clone();
             let links = &mut point.links;
             for link in std::iter::once(&mut links.first).chain(links.further.iter_mut().map(|(_, link)| link)) {
-                link.cores.cores = args.of(link.cores.cores)?[way.min(ways - 1)];
+                link.cores.cores = args.of(link.cores.cores).map_err(CliError::wrong)?[way.min(ways - 1)];
                 link.cores.lag = lag.unwrap_or(link.cores.lag);
             }
             all.push(point);

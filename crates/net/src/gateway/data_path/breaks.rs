@@ -3,12 +3,13 @@
 use fairlink_core::{Driver, Nanos, Packet, Scheduler};
 use fairlink_report::DropCause;
 
-use crate::gateway::data_path::{DataPath, passing};
+use crate::gateway::data_path::{DataPath, RealPath, passing};
 use crate::gateway::liveness::Motion;
 use crate::gateway::outlet::Outlet;
 use crate::gateway::trace::Gone;
 use crate::io::backend::{BATCH, Backend};
-use crate::io::clock::Clock;
+use crate::io::clock::{Clock, MonotonicClock};
+use crate::io::frame_pool::FramePool;
 
 /// Maximum number of batches that are fetched to be dropped. No socket buffer holds as many frames.
 const MOST: usize = 4096;
@@ -22,13 +23,16 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         count += self.outgoing.len() as u64 + self.back.len() as u64;
         count += self.discard_super_frames(now);
         self.discarding = true;
+        self.input.begin_drain();
         for _ in 0..MOST {
             match self.fetch(now, &mut Vec::new()).0 {
-                0 if !self.input.has_more() => break,
+                0 if !self.input.has_more() && self.input.is_drained() => break,
+                0 => std::thread::yield_now(),
                 fetched => count += fetched as u64,
             }
         }
         self.discarding = false;
+        self.output.begin_drain();
         for _ in 0..if self.reverse.is_some() { MOST } else { 0 } {
             let Some(stats) = &mut self.reverse else { break };
             let received = self.output.receive(&mut self.pool, now, BATCH, &mut self.arrivals);
@@ -40,7 +44,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             count += fetched as u64;
             self.note(received.err());
-            if fetched == 0 && !self.output.has_more() {
+            if fetched == 0 && !self.output.has_more() && self.output.is_drained() {
                 break;
             }
         }
@@ -64,6 +68,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
     /// Drops the frames in the sockets without counting them, because the kernel has already forwarded them.
     pub(crate) fn forget(&mut self) {
+        self.input.begin_drain();
+        self.output.begin_drain();
         for _ in 0..MOST {
             let before = self.arrivals.len();
             let input = self.input.receive(&mut self.pool, Nanos::ZERO, BATCH, &mut self.arrivals);
@@ -75,7 +81,10 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             // A frame may be in front of others that are there already.
             let more = self.input.has_more() || self.reverse.is_some() && self.output.has_more();
             if self.arrivals.len() == before && !more {
-                return;
+                if self.input.is_drained() && (self.reverse.is_none() || self.output.is_drained()) {
+                    return;
+                }
+                std::thread::yield_now();
             }
             self.arrivals.drain(..).for_each(|arrival| self.pool.give_back(arrival.frame));
         }
@@ -110,6 +119,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     pub(crate) fn close_ports(&mut self) {
         self.input.release(&mut self.pool);
         self.output.release(&mut self.pool);
+        self.settle();
         self.error = None;
     }
 
@@ -118,5 +128,24 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         (self.input, self.output) = (input, output);
         self.onward.begin_anew();
         self.backward.begin_anew();
+    }
+}
+
+impl RealPath {
+    /// What workers share with this thread.
+    pub(crate) fn for_workers(&self) -> (&FramePool, MonotonicClock) {
+        (&self.pool, self.clock)
+    }
+
+    /// Starts the workers of the interfaces, if there are any.
+    pub(crate) fn start(&self) {
+        self.input.start();
+    }
+
+    /// Ends the workers of the interfaces, if there are any, and counts what they report.
+    pub(crate) fn end_workers(&mut self) {
+        self.input.end();
+        self.output.end();
+        self.settle();
     }
 }

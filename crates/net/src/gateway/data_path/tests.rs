@@ -33,8 +33,8 @@ impl Clock for Hands {
 
 type TestPath = DataPath<VirtualLink, VirtualLink, Hands>;
 
-struct Bench {
-    data_path: TestPath,
+struct Bench<I = VirtualLink, O = VirtualLink> {
+    data_path: DataPath<I, O, Hands>,
     driver: Driver<Metered<Box<dyn Scheduler>>>,
     generation: Arc<Generation>,
     hands: Hands,
@@ -53,6 +53,17 @@ fn bench_of(scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
 
 /// As [`bench_of`], with queues of up to this number of packets.
 fn bench_holding(packets: u32, scheduler: &str, reverse: bool, config: ClassConfig) -> Bench {
+    bench_with((packets, 0), scheduler, reverse, config, |_, _| [VirtualLink::default(), VirtualLink::default()])
+}
+
+/// As [`bench_holding`], with this number of further frames, and interfaces for a pool and a clock.
+fn bench_with<B: Backend>(
+    (packets, more): (u32, u32),
+    scheduler: &str,
+    reverse: bool,
+    config: ClassConfig,
+    interfaces: impl FnOnce(&FramePool, &Hands) -> [B; 2],
+) -> Bench<B, B> {
     let link = LinkConfig::new(Rate::from_bps(8_000_000).unwrap());
     let mut tree = Hierarchy::builder(link);
     let limits = QueueLimits { packets, ..QueueLimits::default() };
@@ -65,10 +76,12 @@ fn bench_holding(packets: u32, scheduler: &str, reverse: bool, config: ClassConf
     let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).unwrap();
     let hands = Hands::default();
     let generation = Arc::new(Generation::of_tree(tree.clone(), info.name));
-    let data_path = TestPath::new(
-        FramePool::new(2 * packets + TestPath::RESERVE, 1600).unwrap(),
-        VirtualLink::default(),
-        VirtualLink::default(),
+    let pool = FramePool::new(2 * packets + TestPath::RESERVE + more, 1600).unwrap();
+    let [input, output] = interfaces(&pool, &hands);
+    let data_path = DataPath::new(
+        pool,
+        input,
+        output,
         hands.clone(),
         Classifier::new(&[(a, port(5001)), (b, port(5002))], b),
         Labels::new(&tree).unwrap(),
@@ -94,18 +107,7 @@ fn frame(port: u16, sequence: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-impl Bench {
-    fn turn(&mut self, now: u64) {
-        let _ = self.wake(now);
-    }
-
-    fn wake(&mut self, now: u64) -> Wake {
-        self.hands.0.set(now);
-        self.data_path.input.turn += 1;
-        self.data_path.output.turn += 1;
-        self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
-    }
-
+impl<I: Backend, O: Backend> Bench<I, O> {
     /// Returns the account of all classes; panics if a class or the pool is not balanced.
     fn classes(&self) -> (Vec<ClassReport>, [u64; 4]) {
         let Self { data_path, driver, generation, .. } = self;
@@ -127,6 +129,19 @@ impl Bench {
     /// Received, sent, dropped and queued packets of all classes.
     fn totals(&self) -> [u64; 4] {
         self.classes().1
+    }
+}
+
+impl Bench {
+    fn turn(&mut self, now: u64) {
+        let _ = self.wake(now);
+    }
+
+    fn wake(&mut self, now: u64) -> Wake {
+        self.hands.0.set(now);
+        self.data_path.input.turn += 1;
+        self.data_path.output.turn += 1;
+        self.data_path.turn(Nanos(now), &mut self.driver).unwrap().1
     }
 
     /// Checks that no frame has two owners, and that frames owned by interfaces are unchanged. Returns the number that
@@ -676,3 +691,4 @@ fn what_a_backend_has_fetched_is_not_slept_upon_unless_nobody_can_take_it() {
 }
 
 mod super_frames;
+mod workers;

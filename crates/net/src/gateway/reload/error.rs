@@ -19,6 +19,16 @@ pub enum ReloadError {
     /// The scheduler cannot be built, or cannot take over.
     #[error(transparent)]
     Build(#[from] ReconfigureError),
+    /// The number of cores differs.
+    #[error(
+        "cores of [link] is {wanted}, and the gateway was started with {running}; start it anew (--take-over, nothing is lost where it fails open)"
+    )]
+    Cores {
+        /// The number in the file.
+        wanted: u16,
+        /// The number of cores that share the link now.
+        running: u16,
+    },
     /// There is no file to read again.
     #[error("this gateway was not started from a link file; name one")]
     NoFile,

@@ -32,7 +32,7 @@ impl Life {
         let map = Map::new(MapKind::XdpSockets, "fairlink_life", 1, 4).map_err(|error| error.to_string())?;
         let socket = || -> io::Result<_> {
             let socket = bpf::move_up(sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?)?;
-            let mut memory = Region::reserve(BYTES)?;
+            let memory = Region::reserve(BYTES)?;
             let region = libc::xdp_umem_reg {
                 addr: memory.as_mut_ptr().expose_provenance() as u64,
                 len: BYTES as u64,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// UDP to `port`, joined from `count` packets of 100 B of payload.
-fn joined(port: u16, count: usize) -> (Vec<u8>, VirtioHeader) {
+pub(super) fn joined(port: u16, count: usize) -> (Vec<u8>, VirtioHeader) {
     let header = VirtioHeader { kind: JOINED_UDP, segment: 100, ..VirtioHeader::default() };
     let mut bytes = frame(port, 0, 142);
     bytes.extend((0..100 * (count - 1)).map(|n| (n / 7) as u8));
