@@ -103,6 +103,9 @@ impl Gateway {
         for note in [self.data_path.input.take_note(), self.data_path.output.take_note()].into_iter().flatten() {
             self.liveness.say(LogEvent::warn(note));
         }
+        if let Some(text) = self.data_path.told_alone() {
+            self.liveness.say(LogEvent::warn(text));
+        }
         let motion = self.data_path.motion(now, next);
         let waits = [&self.data_path.onward, &self.data_path.backward].into_iter().any(Outlet::waits_for_carrier);
         self.liveness.waits_for_carrier(now, waits);
@@ -208,7 +211,7 @@ impl Gateway {
             Err(WhyNot::Refused(error)) => Err(error),
             Err(WhyNot::Unfit(why)) => {
                 notes.push(format!("falls back to AF_PACKET: {why}"));
-                Ports::open(&self.config, self.early.as_ref(), looked, self.data_path.for_workers(), notes)
+                Ports::open(&self.config, self.early.as_ref(), looked, &self.data_path.for_workers(), notes)
             }
         }
     }
@@ -220,7 +223,7 @@ impl Gateway {
         notes.clear();
         let Ports { mut input, mut output, held } = match self.footprint.backend {
             BackendKind::AfPacket => {
-                Ports::open(&self.config, self.early.as_ref(), looked, self.data_path.for_workers(), &mut notes)?
+                Ports::open(&self.config, self.early.as_ref(), looked, &self.data_path.for_workers(), &mut notes)?
             }
             BackendKind::AfXdp => self.open_xdp(looked, &mut notes)?,
         };

@@ -12,6 +12,7 @@ use crate::gateway::data_path::Lengths;
 use crate::gateway::fail_open::FailOpen;
 use crate::gateway::liveness::DEFAULT_STALL;
 use crate::gateway::pools::Pools;
+use crate::gateway::workers;
 use crate::io::af_packet::AfPacketOptions;
 use crate::io::pacing::Pacing;
 use crate::io::port::BackendKind;
@@ -131,6 +132,8 @@ pub struct GatewayConfig {
     pub cores: Cores,
     /// True if `cores` overrides the link file's, also after a reload.
     pub cores_asked: bool,
+    /// Time without a turn of the data thread after which workers forward by themselves; 1 ms by default.
+    pub worker_patience: Nanos,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
     /// Start even if frames may be doubled or loop. Ports may be in use by another gateway, a bridge or the kernel's
@@ -199,6 +202,7 @@ impl GatewayConfig {
             processor: Processor::default(),
             cores: Cores::ONE,
             cores_asked: false,
+            worker_patience: workers::PATIENCE,
             reverse: true,
             force: false,
             fail_open: FailOpen::default(),

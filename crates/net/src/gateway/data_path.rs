@@ -34,6 +34,7 @@ use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::splitter::{FOLLOWERS, MOST_IN_PIECE, OF_TURN, Out, Splits, Splitter, SuperFrame};
 use crate::gateway::stats::{EdgeCounters, ReverseStats};
 use crate::gateway::trace::{Gone, Passing, TraceWriter};
+use crate::gateway::workers::{Alone, DeskEnd, Sortings};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Settled};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
@@ -92,6 +93,8 @@ pub(crate) struct Parts {
     pub(crate) growth: Option<Growth>,
     /// Room for the new classes.
     pub(crate) early: Counted,
+    /// For workers, if there are any.
+    pub(crate) sortings: Option<Sortings>,
 }
 
 /// All parts of the path except the scheduler; see the module.
@@ -126,6 +129,10 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) sample_every: u64,
     /// Drops in the kernel, if it allows them.
     pub(crate) early: Option<EarlyDrops>,
+    /// What workers share with this thread, if there are any.
+    pub(crate) desk: Option<DeskEnd>,
+    /// What workers did by themselves, until it is told.
+    pub(crate) alone: Alone,
     /// Writer of a trace, if one is recorded.
     pub(crate) tap: Option<Box<TraceWriter>>,
     arrivals: Vec<Arrival>,
@@ -196,6 +203,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             sampled: Sampled::default(),
             sample_every: SAMPLE_EVERY,
             early: None,
+            desk: None,
+            alone: Alone::default(),
             tap: None,
             arrivals: Vec::with_capacity(BATCH),
             intake: Vec::with_capacity(BATCH + OF_TURN),
@@ -267,7 +276,12 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Switches to other classes. `class_map` maps each old class to its successor. The replaced parts are left in
     /// `parts`. Does not allocate.
     pub(crate) fn exchange(&mut self, parts: &mut Parts, class_map: &[Option<ClassId>]) {
-        let Parts { classifier, labels, overhead, lengths, counters, queues, splitter, growth, early: counted } = parts;
+        self.collect_alone();
+        if let (Some(desk), Some(sortings)) = (&mut self.desk, &mut parts.sortings) {
+            desk.post(sortings);
+        }
+        let Parts { classifier, labels, overhead, lengths, counters, queues, splitter, growth, early: counted, .. } =
+            parts;
         if let Some(early) = &mut self.early {
             early.count_all(&mut self.counters);
             early.exchange(class_map, overhead, counted);
@@ -446,6 +460,34 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         }
     }
 
+    /// Counts what workers did by themselves.
+    pub(crate) fn collect_alone(&mut self) {
+        let Self { desk: Some(desk), counters, alone, reverse, .. } = self else { return };
+        let back = desk.collect(|class, Alone { sent, dropped }| {
+            counters.passed(class, sent, dropped);
+            alone.sent += sent;
+            alone.dropped += dropped;
+        });
+        if let Some(stats) = reverse {
+            stats.received += back.sent;
+            stats.received += back.dropped;
+            stats.sent += back.sent;
+            stats.dropped += back.dropped;
+        }
+    }
+
+    /// Says what workers did by themselves since the last call, if anything.
+    pub(crate) fn told_alone(&mut self) -> Option<String> {
+        self.collect_alone();
+        let Alone { sent, dropped } = std::mem::take(&mut self.alone);
+        (sent.packets + dropped.packets > 0).then(|| {
+            format!(
+                "the data thread made no turn for a while: workers forwarded {} packets past the scheduler, each class at its last rate or its guarantee, and dropped {} beyond that",
+                sent.packets, dropped.packets
+            )
+        })
+    }
+
     fn count_settled(&mut self, packet: Packet, outcome: Settled) {
         let Self { pool, counters, tap, .. } = self;
         let Packet { handle, len, class } = packet;
@@ -557,8 +599,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
     /// Hands outgoing frames to the output, as many as it accepts.
     fn hand_over(&mut self, now: Nanos) {
-        let Self { pool, output, clock, counters, outgoing, under_way, frames, onward, tap, .. } = self;
+        let Self { pool, output, clock, counters, outgoing, under_way, frames, onward, desk, tap, .. } = self;
         let later = output.settles_later();
+        if let Some(desk) = desk {
+            outgoing.iter().for_each(|packet| desk.leaves(now, packet.class, packet.len));
+        }
         frames.clear();
         frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
         let (done, error) = onward.offer(now, output, pool, frames, |pool, outcome| match outcome {
@@ -601,7 +646,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let mut arrivals = std::mem::take(&mut self.arrivals);
             let received = self.output.receive(&mut self.pool, now, BATCH, &mut arrivals);
             self.note(received.err());
-            for Arrival { frame, len, condition } in arrivals.drain(..) {
+            for Arrival { frame, len, condition, .. } in arrivals.drain(..) {
                 self.moved = true;
                 let splitter = self.reverse_splitter.as_mut().expect("there is a reverse direction");
                 let place = Packet { handle: u64::from(frame), len, class: ClassId::ROOT };
@@ -687,7 +732,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         let count = arrivals.len();
         let mut unknown = 0;
         self.moved |= count > 0;
-        for Arrival { frame, len, condition } in arrivals.drain(..) {
+        let generation = self.desk.as_ref().map(|desk| desk.generation() as u16);
+        for Arrival { frame, len, condition, sorted } in arrivals.drain(..) {
             if let Condition::Super(number) = condition {
                 unknown += usize::from(!self.take_super_frame(now, frame, len, number));
                 continue;
@@ -697,8 +743,16 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 self.pool.finish_checksum(frame);
             }
             let bytes = self.pool.packet(frame);
-            let headers = self.labels.headers(bytes);
-            let class = self.classifier.classify(&headers.key);
+            let known = sorted.filter(|sorted| Some(sorted.generation) == generation).map(|sorted| sorted.class);
+            let headers = match known {
+                Some(class) if !self.labels.are_wanted(class) => None,
+                _ => Some(self.labels.headers(bytes)),
+            };
+            let class = match (known, &headers) {
+                (Some(class), _) => class,
+                (None, Some(headers)) => self.classifier.classify(&headers.key),
+                (None, None) => unreachable!("headers of an unknown class are read"),
+            };
             if let Some(early) = &mut self.early {
                 unknown += usize::from(!early.saw(now, bytes, class));
             }
@@ -722,7 +776,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             match unfit {
                 None if self.splitter.is_waiting(class) => {
-                    let label = self.labels.label(class, &headers, bytes);
+                    let label = headers.map_or(0, |headers| self.labels.label(class, &headers, bytes));
                     let packet = Packet { handle: u64::from(frame) | label, len: on_wire, class };
                     if !self.splitter.follow(packet) {
                         if let Some(tap) = &mut self.tap {
@@ -732,7 +786,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                     }
                 }
                 None => {
-                    let label = self.labels.label(class, &headers, bytes);
+                    let label = headers.map_or(0, |headers| self.labels.label(class, &headers, bytes));
                     self.queues.entered(class, 1);
                     batch.push(Packet { handle: u64::from(frame) | label, len, class });
                 }

@@ -15,13 +15,14 @@ use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::Liveness;
 use crate::gateway::needs::{Needs, check_classes, fit_largest_packet, fit_pieces, has_room};
 use crate::gateway::open_error::OpenError;
-use crate::gateway::ports::{Looked, Ports, WhyNot};
+use crate::gateway::ports::{Looked, Ports, WhyNot, Within};
 use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::reload::RunningConfig;
 use crate::gateway::remote::Publisher;
 use crate::gateway::run::Gateway;
 use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
+use crate::gateway::workers::{Desk, DeskEnd, Sortings};
 use crate::io::af_xdp::Fit;
 use crate::io::bpf::BpfError;
 use crate::io::clock::MonotonicClock;
@@ -49,8 +50,12 @@ impl Gateway {
         let scheduler = config.scheduler.build(&config.tree, config.leniency, members)?;
         let processor = pick(config.processor)?;
         let mut choice = Choice::of(&config, [&looked.input, &looked.output], &mut notes);
+        let workers = config.workers();
+        let desk = (workers > 0).then(|| Desk::new(workers, config.worker_patience));
+        let with = With { clock, desk: desk.clone() };
         let Opened { footprint, needs, pool, ports, early } =
-            Opened::ports(&config, &mut choice, looked, clock, &mut notes)?;
+            Opened::ports(&config, &mut choice, looked, &with, &mut notes)?;
+        let mut sortings = Sortings::new(&config, 0);
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -69,7 +74,7 @@ impl Gateway {
         let counted = counters.memory_bytes() + queues.memory_bytes();
         let labels = Labels::new(&config.tree)?;
         let memory = MemoryBound {
-            classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes()) as u64,
+            classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes() + sortings.memory_bytes()) as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes() + splitters * splitter.memory_bytes()) as u64,
             kernel_bytes: from.kernel_bytes() + to.kernel_bytes() + early.as_ref().map_or(0, |_| Early::KERNEL_BYTES),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
@@ -96,7 +101,8 @@ impl Gateway {
         if config.profile {
             data_path.sample_every = 1;
         }
-        data_path.expect_under_way(config.workers() * MOST_UNSETTLED);
+        data_path.expect_under_way(workers * MOST_UNSETTLED);
+        data_path.desk = desk.map(|desk| DeskEnd::new(desk, &mut sortings));
         // Without a ring the kernel counts bytes, and more frames than this fit.
         let room = data_path.input.ring_slots().unwrap_or(1024);
         match early.as_ref().map(|early| early.drops(config.tree.len(), &config.overhead, room)) {
@@ -183,6 +189,12 @@ struct Opened {
     early: Option<Early>,
 }
 
+/// What workers share with the data thread besides the pool.
+struct With {
+    clock: MonotonicClock,
+    desk: Option<Arc<Desk>>,
+}
+
 /// Why the kernel does not drop by class.
 fn not_early(error: &BpfError) -> String {
     format!(
@@ -197,7 +209,7 @@ impl Opened {
         config: &GatewayConfig,
         choice: &mut Choice,
         looked: Looked,
-        clock: MonotonicClock,
+        with: &With,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         if choice.backend == BackendKind::AfXdp {
@@ -212,7 +224,7 @@ impl Opened {
                 }
             }
         }
-        Self::with_packet_sockets(config, looked, clock, notes)
+        Self::with_packet_sockets(config, looked, with, notes)
     }
 
     fn with_af_xdp(
@@ -236,7 +248,7 @@ impl Opened {
     fn with_packet_sockets(
         config: &GatewayConfig,
         looked: Looked,
-        clock: MonotonicClock,
+        with: &With,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
@@ -246,7 +258,8 @@ impl Opened {
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let early = load_early(config, |_| Ok(()), notes);
-        let ports = Ports::open(config, early.as_ref(), looked, (&pool, clock), notes)?;
+        let within = Within { pool: &pool, clock: with.clock, desk: with.desk.clone() };
+        let ports = Ports::open(config, early.as_ref(), looked, &within, notes)?;
         Ok(Self { footprint, needs, pool, ports, early })
     }
 }

@@ -10,7 +10,7 @@ use crate::gateway::early::Early;
 use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::gateway::workers::{self, Common};
+use crate::gateway::workers::{self, Common, Desk};
 use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
 use crate::io::bpf::assembler::{Assembler, Part};
 use crate::io::clock::MonotonicClock;
@@ -87,6 +87,14 @@ pub(super) struct Ports {
     pub(super) held: Held,
 }
 
+/// What the workers of a gateway share with its data thread.
+pub(crate) struct Within<'a> {
+    pub(crate) pool: &'a FramePool,
+    pub(crate) clock: MonotonicClock,
+    /// `None` without workers.
+    pub(crate) desk: Option<Arc<Desk>>,
+}
+
 /// Resources of a gateway at its interfaces, besides sockets.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -113,8 +121,7 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. Workers share the pool and
-    /// the clock of `within`. The order ensures that
+    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. Workers share `within`. The order ensures that
     /// no frame is lost or doubled: the kernel's own path, its hold, the sockets, and last the place of a running gateway.
     ///
     /// # Errors
@@ -123,7 +130,7 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         looked: Looked,
-        within: (&FramePool, MonotonicClock),
+        within: &Within<'_>,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let Looked { input, output, cable } = looked;
@@ -170,7 +177,7 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         [input, output]: [&Interface; 2],
-        within: (&FramePool, MonotonicClock),
+        within: &Within<'_>,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let directions = directions(config, [input, output]);
@@ -238,7 +245,7 @@ fn real_ports(
     config: &GatewayConfig,
     mut from: Vec<AfPacket>,
     mut to: Vec<AfPacket>,
-    (pool, clock): (&FramePool, MonotonicClock),
+    &Within { pool, clock, ref desk }: &Within<'_>,
 ) -> Result<[RealPort; 2], OpenError> {
     let workers = config.workers();
     if workers == 0
@@ -255,7 +262,7 @@ fn real_ports(
     let own =
         hub::memory_bytes(workers) + workers * FramePool::view_memory(pool.room(), hub::OF_WORKER as usize) as usize;
     let [of_input, of_output] = [of(&from), of(&to)];
-    let common = Common { clock, pacing: config.pacing, reverse: config.reverse };
+    let common = Common { clock, desk: desk.clone(), pacing: config.pacing, reverse: config.reverse };
     let pairs = from.into_iter().zip(to).map(|(from, to)| [from, to]).collect();
     let [mut input, mut output] =
         workers::hire(pairs, pool, &common, config.processors_of_workers()).map_err(OpenError::Workers)?;

@@ -50,6 +50,7 @@ use crate::gateway::queue_lengths::QueueLengths;
 use crate::gateway::remote_error::RemoteError;
 use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
+use crate::gateway::workers::Sortings;
 use crate::io::backend::Backend;
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
@@ -281,11 +282,14 @@ impl RunningConfig {
             queues: QueueLengths::new(&config.tree, config.longest_frame),
             splitter: Splitter::to_inherit(config.tree.len()),
             early: Counted::for_classes(config.tree.len()),
+            sortings: (config.workers() > 0).then(|| Sortings::new(&config, self.generation.number as u32 + 1)),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
         let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();
         let memory = MemoryBound {
-            classifier_bytes: (parts.classifier.memory_bytes() + parts.labels.memory_bytes()) as u64,
+            classifier_bytes: (parts.classifier.memory_bytes()
+                + parts.labels.memory_bytes()
+                + parts.sortings.as_ref().map_or(0, Sortings::memory_bytes)) as u64,
             split_bytes: self.generation.memory.split_bytes,
             kernel_bytes: self.generation.memory.kernel_bytes,
             ..Needs { frames, ..needs }.bound(&config.tree, self.footprint.frame_bytes, counted)

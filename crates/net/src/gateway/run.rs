@@ -1,5 +1,6 @@
 //! The main loop of a gateway: turns of the data path on one thread, waiting between turns, and the final account.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::gateway::early::Early;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::fail_open::keep::Keeper;
 use crate::gateway::liveness::{Liveness, Vitals};
+use crate::gateway::log::LogEvent;
 use crate::gateway::outlet::{BUSY_RETRY, Outlet};
 use crate::gateway::ports::Held;
 use crate::gateway::reload::PendingChange;
@@ -36,6 +38,8 @@ pub struct RunError {
     pub stats: Box<GatewayStats>,
 }
 
+/// Interval of the heartbeat while workers forward alone.
+const ALONE: Duration = Duration::from_millis(10);
 /// Number of times that an ending gateway reclaims frames owned by its interfaces: every [`BUSY_RETRY`], so for 10 ms.
 const LEAVING_TRIES: u32 = 200;
 
@@ -134,7 +138,7 @@ impl Gateway {
         let mut time = Time { start: self.data_path.clock.now(), slept: 0, spun: 0, processor: clock::thread_cpu_ns() };
         self.liveness.begin(time.start);
         self.begin_taking();
-        let ended = self.forward(stop, &mut time);
+        let ended = self.forward_or_leave_alone(stop, &mut time);
         self.keeper.end();
         if let Some(hold) = &mut self.held.hold {
             hold.let_pass();
@@ -147,6 +151,26 @@ impl Gateway {
         match ended {
             Ok(()) => Ok(stats),
             Err(source) => Err(RunError { source, stats: Box::new(stats) }),
+        }
+    }
+
+    /// Moves frames. If that panics and there are workers, they forward until `stop` is set; the panic goes on then.
+    fn forward_or_leave_alone(&mut self, stop: &AtomicBool, time: &mut Time) -> Result<(), BackendError> {
+        let Some(crew) = self.data_path.input.crew() else { return self.forward(stop, time) };
+        let forward = AssertUnwindSafe(|| self.forward(stop, time));
+        match std::panic::catch_unwind(forward) {
+            Ok(ended) => ended,
+            Err(panic) => {
+                crew.leave_alone();
+                let text = "the data thread has panicked: workers forward each class at its guarantee until the gateway is ended; start it anew";
+                self.liveness.say(LogEvent::error(text));
+                while !stop.load(Ordering::Relaxed) {
+                    let now = self.data_path.clock.shared(self.data_path.clock.now());
+                    self.held.hold.iter_mut().for_each(|hold| hold.beat(now));
+                    std::thread::sleep(ALONE);
+                }
+                std::panic::resume_unwind(panic)
+            }
         }
     }
 
@@ -273,6 +297,7 @@ impl Gateway {
         }
         let mut last = Snapshot::new(Arc::clone(self.publisher.generation()));
         let now = self.data_path.clock.now();
+        self.data_path.collect_alone();
         last.copy(0..last.classes.len(), now, &self.data_path, self.driver.scheduler());
         last.gateway = self.counts(time);
         let queued: Amount = last.classes.iter().map(|class| class.queued).sum();
@@ -288,8 +313,11 @@ impl Gateway {
     /// Continues a requested snapshot by a few classes.
     fn copy_on(&mut self, now: Nanos, time: &Time) {
         let Some(mut copying) = self.publisher.take_copying() else { return };
-        if let (true, Some(early)) = (copying.is_new(), &mut self.data_path.early) {
-            early.count_all(&mut self.data_path.counters);
+        if copying.is_new() {
+            self.data_path.collect_alone();
+            if let Some(early) = &mut self.data_path.early {
+                early.count_all(&mut self.data_path.counters);
+            }
         }
         if copying.go_on(COPIED, now, &self.data_path, self.driver.scheduler()) {
             copying.complete(self.counts(time));

@@ -405,7 +405,7 @@ impl Splitter {
 impl SuperFrame {
     /// Writes its next packets, at most `most`, into a chain of frames of the pool, as many as are free. Returns the
     /// first and their number; `None` if no frame is free.
-    fn write(&mut self, pool: &mut FramePool, bytes: &[u8], most: usize) -> Option<(Packet, u32)> {
+    pub(crate) fn write(&mut self, pool: &mut FramePool, bytes: &[u8], most: usize) -> Option<(Packet, u32)> {
         let first = pool.take()?;
         let len = self.write_next(pool, first, bytes);
         let (mut last, mut count) = (first, 1);

@@ -34,6 +34,8 @@ pub(crate) struct ClassEdges {
     dropped: [Amount; EDGE_CAUSES.len()],
     /// Frames among them that were dropped before the scheduler.
     pub(crate) dropped_before: Amount,
+    /// Received frames that did not come to the scheduler, because a worker forwarded them.
+    pub(crate) passed: Amount,
     /// Accepted by the output.
     pub(crate) sent: Amount,
     /// Packets in the scheduler that its own counters do not have.
@@ -99,6 +101,7 @@ impl AddAssign<&Self> for ClassEdges {
     fn add_assign(&mut self, other: &Self) {
         self.dropped.iter_mut().zip(&other.dropped).for_each(|(count, &other)| *count += other);
         self.dropped_before += other.dropped_before;
+        self.passed += other.passed;
         self.sent += other.sent;
         self.further.received += other.further.received;
         self.further.marked += other.further.marked;
@@ -149,6 +152,17 @@ impl EdgeCounters {
         edges.dropped_before += amount;
         if let Some(place) = EDGE_CAUSES.iter().position(|&edge| edge == DropCause::ShedEarly) {
             edges.dropped[place] += amount;
+        }
+    }
+
+    /// Counts frames of `class` that workers have forwarded, and dropped, by themselves.
+    pub(crate) fn passed(&mut self, class: ClassId, sent: Amount, dropped: Amount) {
+        let edges = &mut self.classes[class.index()];
+        edges.passed += sent;
+        edges.sent += sent;
+        edges.dropped_before += dropped;
+        if let Some(place) = EDGE_CAUSES.iter().position(|&edge| edge == DropCause::Shed) {
+            edges.dropped[place] += dropped;
         }
     }
 

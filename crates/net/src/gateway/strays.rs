@@ -119,7 +119,7 @@ impl Strays {
 /// Returns the received frames of a leaf.
 fn received(snapshot: &Snapshot, class: ClassId) -> Amount {
     let counts = &snapshot.classes[class.index()];
-    counts.inside.received + counts.edges.dropped_before
+    counts.inside.received + counts.edges.dropped_before + counts.edges.passed
 }
 
 /// Classes in a sentence.

@@ -10,15 +10,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fairlink_config::matching::frame_headers;
-use fairlink_core::Nanos;
+use fairlink_core::{ClassId, Nanos};
+
+mod desk;
 
 use crate::gateway::outlet::{Outcome, Outlet};
-use crate::io::backend::{Arrival, BATCH, Backend, Condition, Settled};
+use crate::gateway::splitter::SuperFrame;
+use crate::gateway::workers::desk::Sorting;
+pub(crate) use crate::gateway::workers::desk::{Alone, Desk, DeskEnd, PATIENCE, Sortings};
+use crate::io::backend::{Arrival, BATCH, Backend, Condition, LONGEST_SUPER_FRAME, Settled, Sorted};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
 use crate::io::hub::{self, Crew, HubPort, OF_WORKER, SENDING, Side, WorkerEnd};
 use crate::io::pacing::{self, Pacing};
 use crate::io::sys;
+use crate::wire::fragments::Fragments;
 
 /// Interval at which a worker publishes its counters.
 const COUNT: Nanos = Nanos::from_millis(5);
@@ -33,8 +39,30 @@ struct Served<B> {
     outlet: Outlet,
     /// Frames to send, in order.
     waiting: Vec<u32>,
+    /// Frames to send that this worker forwards by itself.
+    own: Vec<Own>,
     /// False if nothing is received from it.
     receives: bool,
+}
+
+/// A frame that a worker forwards by itself.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    frame: u32,
+    /// `None` in the other direction.
+    class: Option<ClassId>,
+    /// On the wire.
+    len: u32,
+}
+
+/// Counts a frame that a worker has forwarded, or dropped, by itself.
+fn count_own(sorting: Option<&Sorting>, desk: Option<&Desk>, Own { class, len, .. }: Own, sent: bool) {
+    match (class, sorting, desk) {
+        (Some(class), Some(Sorting { paces, .. }), _) if sent => paces.sent(class, paces.accounted(len)),
+        (Some(class), Some(Sorting { paces, .. }), _) => paces.dropped(class, paces.accounted(len)),
+        (None, _, Some(desk)) => desk.passed_back(len, sent),
+        _ => {}
+    }
 }
 
 /// See the module.
@@ -47,6 +75,13 @@ pub(super) struct Worker<B, C> {
     /// Secret of the hashes of flows, the same for all workers.
     salt: RandomState,
     arrivals: Vec<Arrival>,
+    number: usize,
+    desk: Option<Arc<Desk>>,
+    sorting: Option<Box<Sorting>>,
+    fragments: Fragments,
+    /// For super-frames that it forwards by itself.
+    buffer: Box<[u8]>,
+    list: Vec<u32>,
     next_count: Nanos,
 }
 
@@ -57,6 +92,8 @@ pub(super) struct Common<C> {
     pub(super) pacing: Pacing,
     /// True if frames of the output are forwarded, too.
     pub(super) reverse: bool,
+    /// Without it the data thread classifies, and no worker forwards by itself.
+    pub(super) desk: Option<Arc<Desk>>,
 }
 
 /// Makes one worker for each pair of backends, the input's and the output's, and the data thread's ends of both
@@ -97,9 +134,10 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
         backend,
         outlet: Outlet::default(),
         waiting: Vec::with_capacity(SENDING),
+        own: Vec::with_capacity(2 * BATCH),
         receives,
     };
-    let worker = |([input, output], end): ([B; 2], WorkerEnd)| Worker {
+    let worker = |(number, ([input, output], end)): (usize, ([B; 2], WorkerEnd))| Worker {
         view: pool.view(OF_WORKER as usize),
         end,
         input: serve(input, true),
@@ -107,9 +145,15 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
         clock: common.clock.clone(),
         salt: salt.clone(),
         arrivals: Vec::with_capacity(BATCH),
+        number,
+        desk: common.desk.clone(),
+        sorting: None,
+        fragments: Fragments::new(),
+        buffer: vec![0; LONGEST_SUPER_FRAME].into(),
+        list: Vec::with_capacity(2 * BATCH),
         next_count: Nanos::ZERO,
     };
-    (ports, backends.into_iter().zip(ends).map(worker).collect())
+    (ports, backends.into_iter().zip(ends).enumerate().map(worker).collect())
 }
 
 impl<B: Backend, C: Clock> Worker<B, C> {
@@ -146,9 +190,16 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             // SAFETY: the data thread has lent it before it put it into the ring.
             unsafe { self.view.adopt(frame, true) };
         }
+        if let Some(sorting) = self.desk.as_ref().and_then(|desk| desk.take(self.number, self.generation())) {
+            self.sorting = Some(sorting);
+        }
         let mut moved = false;
         for side in [Side::Input, Side::Output] {
             moved |= self.receive(side, now);
+        }
+        // Frames that were lent for reception come back in no other way.
+        self.keep_returned();
+        for side in [Side::Input, Side::Output] {
             moved |= self.send(side, now);
         }
         self.input.backend.reclaim(&mut self.view);
@@ -156,6 +207,10 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         while let Some(frame) = self.view.take_returned() {
             self.end.give_back(frame);
         }
+        for side in [Side::Input, Side::Output] {
+            moved |= self.send_own(side, now);
+        }
+        self.keep_returned();
         if now >= self.next_count {
             self.next_count = now.saturating_add(COUNT);
             self.count();
@@ -163,60 +218,189 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         moved
     }
 
-    /// Hands received frames to the data thread.
+    /// Number of the generation whose classes it knows.
+    fn generation(&self) -> u32 {
+        self.sorting.as_ref().map_or(u32::MAX, |sorting| sorting.generation)
+    }
+
+    /// Uses frames that were given back for reception again.
+    fn keep_returned(&mut self) {
+        while let Some(frame) = self.view.take_returned() {
+            // SAFETY: it was lent to this thread for writing.
+            unsafe { self.view.adopt(frame, true) };
+        }
+    }
+
+    /// Hands received frames to the data thread; or to the other interface, if the data thread makes no turn.
     fn receive(&mut self, side: Side, now: Nanos) -> bool {
         let epoch = self.end.crew.epoch();
-        let Self { view, end, input, output, salt, arrivals, .. } = self;
-        let Served { backend, receives, .. } = match side {
-            Side::Input => input,
-            Side::Output => output,
+        let stopped = self.desk.as_ref().and_then(|desk| self.end.crew.stopped(now, desk.patience));
+        let Self { view, end, input, output, arrivals, .. } = self;
+        let (served, other) = match side {
+            Side::Input => (input, output),
+            Side::Output => (output, input),
         };
         let WorkerEnd { lanes, state, crew, .. } = end;
-        let lane = &mut lanes[side as usize];
-        if !*receives || state.has_failed(side) {
+        if !served.receives || state.has_failed(side) {
             state.set_drained(side, epoch);
             return false;
         }
-        let room = lane.room();
+        let room = match stopped {
+            None => lanes[side as usize].room(),
+            Some(_) => BATCH - other.own.len().min(BATCH),
+        };
         if room > 0
-            && let Err(error) = backend.receive(view, now, room, arrivals)
+            && let Err(error) = served.backend.receive(view, now, room, arrivals)
         {
             state.fail(side, error);
-            crew.hub.notify();
+            crew.call(now);
         }
+        let mut arrivals = std::mem::take(arrivals);
         let count = arrivals.len();
-        for arrival in arrivals.drain(..) {
-            let frame = arrival.frame;
-            let key = frame_headers(view.packet(frame)).key;
-            // Fragments have no ports.
-            let flow = salt.hash_one((&key.src, &key.dst, key.proto, key.sport, key.dport)) as u32;
-            view.set_flow(frame, flow);
-            match arrival.condition {
-                Condition::Super(number) => {
-                    let mut buffer = lane.buffer();
-                    let fetched = backend.fetch(view, frame, number, &mut buffer.bytes);
-                    buffer.segments = Some(*backend.segments(number));
-                    buffer.len = if matches!(fetched, Ok(true)) { arrival.len as usize } else { 0 };
-                    if let Err(error) = fetched {
-                        state.fail(side, error);
-                    }
-                    view.let_go(frame);
-                    lane.arrived_joined(arrival, buffer);
-                }
-                _ => {
-                    view.let_go(frame);
-                    lane.arrived(arrival);
-                }
+        for mut arrival in arrivals.drain(..) {
+            let flow = self.sort(&mut arrival);
+            self.view.set_flow(arrival.frame, flow);
+            match stopped {
+                None => self.hand_over(side, arrival),
+                Some(stopped) => self.forward(side, arrival, now, stopped),
             }
         }
-        if count < room && !backend.has_more() && view.free() > 0 {
+        self.arrivals = arrivals;
+        let Self { view, end: WorkerEnd { state, crew, .. }, input, output, .. } = self;
+        let backend = match side {
+            Side::Input => &input.backend,
+            Side::Output => &output.backend,
+        };
+        if count < room && !backend.has_more() && view.free() > 0 && stopped.is_none() {
             state.set_drained(side, epoch);
         }
         state.set_flooded(side, count == room && backend.is_flooded());
-        if count > 0 {
-            crew.hub.notify();
+        if count > 0 && stopped.is_none() {
+            crew.call(now);
         }
         count > 0
+    }
+
+    /// Finds the class of a frame. Returns the hash of its flow.
+    fn sort(&mut self, arrival: &mut Arrival) -> u32 {
+        let Self { view, sorting, fragments, salt, .. } = self;
+        let mut headers = frame_headers(view.packet(arrival.frame));
+        fragments.complete(&mut headers, salt);
+        let key = &headers.key;
+        if let Some(Sorting { generation, classifier, .. }) = sorting.as_deref_mut() {
+            arrival.sorted = Some(Sorted { class: classifier.classify(key), generation: *generation as u16 });
+        }
+        salt.hash_one((&key.src, &key.dst, key.proto, key.sport, key.dport)) as u32
+    }
+
+    /// Gives a frame to the data thread.
+    fn hand_over(&mut self, side: Side, arrival: Arrival) {
+        let Self { view, end: WorkerEnd { lanes, state, .. }, input, output, .. } = self;
+        let backend = match side {
+            Side::Input => &mut input.backend,
+            Side::Output => &mut output.backend,
+        };
+        let lane = &mut lanes[side as usize];
+        let Condition::Super(number) = arrival.condition else {
+            view.let_go(arrival.frame);
+            return lane.arrived(arrival);
+        };
+        let mut buffer = lane.buffer();
+        let fetched = backend.fetch(view, arrival.frame, number, &mut buffer.bytes);
+        buffer.segments = Some(*backend.segments(number));
+        buffer.len = if matches!(fetched, Ok(true)) { arrival.len as usize } else { 0 };
+        if let Err(error) = fetched {
+            state.fail(side, error);
+        }
+        view.let_go(arrival.frame);
+        lane.arrived_joined(arrival, buffer);
+    }
+
+    /// Forwards a frame past the data thread, which made its last turn at `stopped`: at the rate of its class, or without
+    /// a limit in the other direction.
+    fn forward(&mut self, side: Side, arrival: Arrival, now: Nanos, stopped: Nanos) {
+        let Self { view, input, output, desk, sorting, buffer, end, .. } = self;
+        let (from, to) = match side {
+            Side::Input => (input, output),
+            Side::Output => (output, input),
+        };
+        let Arrival { frame, len, condition, sorted, .. } = arrival;
+        let class = match side {
+            Side::Input => sorted.map(|sorted| sorted.class),
+            Side::Output => None,
+        };
+        let mut own = Own { frame, class, len };
+        let mut pass = |view: &mut FramePool, own: Own| {
+            let admitted = match (own.class, sorting.as_deref()) {
+                (Some(class), Some(Sorting { paces, .. })) => {
+                    paces.admits(now, stopped, class, paces.accounted(own.len))
+                }
+                _ => side == Side::Output,
+            };
+            if admitted {
+                to.own.push(own);
+            } else {
+                count_own(sorting.as_deref(), desk.as_deref(), own, false);
+                view.give_back(own.frame);
+            }
+        };
+        match condition {
+            Condition::Whole => pass(view, own),
+            Condition::Super(number) => {
+                let segments = *from.backend.segments(number);
+                let fetched = from.backend.fetch(view, frame, number, buffer);
+                view.give_back(frame);
+                let whole = SuperFrame::new(class.unwrap_or(ClassId::ROOT), 0, segments, len as usize, now);
+                let mut whole = whole.of_flow(view.info(frame).flow);
+                match fetched {
+                    Ok(true) => {
+                        // Packets that find no frame are lost like those that find no room in a queue.
+                        while !whole.left().is_empty()
+                            && let Some((packet, _)) = whole.write(view, buffer, 1)
+                        {
+                            pass(view, Own { frame: packet.handle as u32, len: packet.len, class });
+                        }
+                        for index in whole.left() {
+                            own.len = segments.len(index) as u32;
+                            count_own(sorting.as_deref(), desk.as_deref(), own, false);
+                        }
+                    }
+                    Ok(false) => {}
+                    Err(error) => end.state.fail(side, error),
+                }
+            }
+            Condition::TooLong | Condition::Joined | Condition::Checksum => {
+                count_own(sorting.as_deref(), desk.as_deref(), own, false);
+                view.give_back(frame);
+            }
+        }
+    }
+
+    /// Sends frames that this worker forwards by itself. They are free for reception then.
+    fn send_own(&mut self, side: Side, now: Nanos) -> bool {
+        let Self { view, end, input, output, desk, sorting, list, .. } = self;
+        let Served { backend, outlet, waiting, own, .. } = match side {
+            Side::Input => input,
+            Side::Output => output,
+        };
+        // Those of the data thread are first.
+        if own.is_empty() || !waiting.is_empty() || now < outlet.retry_at() || end.state.has_failed(side) {
+            return false;
+        }
+        list.clear();
+        list.extend(own.iter().map(|own| own.frame));
+        let (done, error) = outlet.offer(now, backend, view, list, |_, outcome| {
+            let (range, sent) = match outcome {
+                Outcome::Accepted(range) => (range, true),
+                Outcome::Refused(index, _) => (index..index + 1, false),
+            };
+            own[range].iter().for_each(|&own| count_own(sorting.as_deref(), desk.as_deref(), own, sent));
+        });
+        own.drain(..done);
+        if let Some(error) = error {
+            end.state.fail(side, error);
+        }
+        done > 0
     }
 
     /// Sends frames that the data thread has selected.
@@ -255,7 +439,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             state.fail(side, error);
         }
         if done > 0 || state.has_failed(side) {
-            crew.hub.notify();
+            crew.call(now);
         }
         done > 0
     }
@@ -266,7 +450,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         let WorkerEnd { lanes, state, crew, .. } = end;
         state.signal.prepare();
         let asked = [Side::Input, Side::Output].into_iter().any(|side| state.is_asked(side, crew.epoch()));
-        let waits = |served: &Served<B>| !served.waiting.is_empty();
+        let waits = |served: &Served<B>| !served.waiting.is_empty() || !served.own.is_empty();
         let more = lanes.iter().zip([input, output]).any(|(lane, served)| lane.has_to_send() && !waits(served));
         if more
             || asked
@@ -316,7 +500,13 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             let left = served.waiting.len() + std::iter::from_fn(|| lane.next_to_send()).count();
             (0..left).for_each(|_| lane.settle(Settled::Refused { too_long: false }));
         }
+        for own in self.input.own.drain(..).chain(self.output.own.drain(..)) {
+            count_own(self.sorting.as_deref(), self.desk.as_deref(), own, false);
+        }
         self.count();
+        if let Some(desk) = &self.desk {
+            desk.leave(self.number, self.sorting.take());
+        }
         self.input.backend.release(&mut self.view);
         self.output.backend.release(&mut self.view);
     }

@@ -6,7 +6,7 @@ use std::ops::Add;
 use std::os::fd::BorrowedFd;
 
 use fairlink_config::matching::ethernet;
-use fairlink_core::Nanos;
+use fairlink_core::{ClassId, Nanos};
 use thiserror::Error;
 
 use crate::io::frame_pool::FramePool;
@@ -44,6 +44,17 @@ pub struct Arrival {
     pub len: u32,
     /// Usability of the frame.
     pub condition: Condition,
+    /// Its class, if another thread has found it.
+    pub sorted: Option<Sorted>,
+}
+
+/// Class of a frame, by the matches of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sorted {
+    /// The class.
+    pub class: ClassId,
+    /// The last 16 bits of the number of the generation.
+    pub generation: u16,
 }
 
 /// Result of [`Backend::send`].

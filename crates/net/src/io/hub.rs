@@ -23,9 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use fairlink_core::{ClassId, Nanos};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::io::backend::{Arrival, BATCH, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Settled};
+use crate::io::backend::{
+    Arrival, BATCH, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Settled, Sorted,
+};
 pub(crate) use crate::io::hub::port::{HubPort, Sockets};
 pub(crate) use crate::io::hub::signal::Signal;
 use crate::wire::segments::Segments;
@@ -57,7 +60,25 @@ pub(crate) enum Side {
 pub(crate) struct Arrived {
     frame: u32,
     len: u32,
+    /// [`NO_CLASS`] if it is not known.
+    class: u32,
+    generation: u16,
     kind: Kind,
+}
+
+const NO_CLASS: u32 = u32::MAX;
+const _: () = assert!(size_of::<Arrived>() == 16);
+
+impl Arrived {
+    fn new(Arrival { frame, len, sorted, .. }: Arrival, kind: Kind) -> Self {
+        let (class, generation) = sorted.map_or((NO_CLASS, 0), |sorted| (sorted.class.0, sorted.generation));
+        Self { frame, len, class, generation, kind }
+    }
+
+    fn sorted(&self) -> Option<Sorted> {
+        let Self { class, generation, .. } = *self;
+        (class != NO_CLASS).then_some(Sorted { class: ClassId(class), generation })
+    }
 }
 
 /// [`Condition`] of a frame in a ring.
@@ -174,6 +195,10 @@ pub(crate) struct Crew {
     /// Wakes the data thread.
     pub(crate) hub: Signal,
     stop: AtomicBool,
+    /// Time of the data thread's last turn in ns; 0 before the first.
+    beat: AtomicU64,
+    /// True if the data thread makes no turn any more.
+    alone: AtomicBool,
     /// Number of the last request to look whether the kernel's buffers are empty.
     epoch: AtomicU64,
     pub(crate) workers: Vec<Arc<WorkerState>>,
@@ -201,6 +226,8 @@ impl Crew {
         Ok(Arc::new(Self {
             hub: Signal::new()?,
             stop: AtomicBool::new(false),
+            beat: AtomicU64::new(0),
+            alone: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             workers,
             lent: AtomicUsize::new(0),
@@ -226,6 +253,36 @@ impl Crew {
     /// True if the workers shall end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Records a turn of the data thread.
+    pub(crate) fn beat(&self, now: Nanos) {
+        self.beat.store(now.0, Ordering::Relaxed);
+        if self.hub.is_asleep() {
+            self.hub.awake();
+        }
+    }
+
+    /// Reports that the data thread makes no turn any more: the workers forward by themselves.
+    pub(crate) fn leave_alone(&self) {
+        self.alone.store(true, Ordering::Relaxed);
+        self.workers.iter().for_each(|worker| worker.signal.wake());
+    }
+
+    /// Returns the time of the data thread's last turn if it has made none for `patience`, though it does not sleep.
+    pub(crate) fn stopped(&self, now: Nanos, patience: Nanos) -> Option<Nanos> {
+        let beat = self.beat.load(Ordering::Relaxed);
+        let is_late = !self.hub.is_asleep() && now.saturating_sub(Nanos(beat)) > patience;
+        (beat > 0 && (is_late || self.alone.load(Ordering::Relaxed))).then_some(Nanos(beat))
+    }
+
+    /// Has the data thread make a turn, from `now` on.
+    pub(crate) fn call(&self, now: Nanos) {
+        if self.hub.is_asleep() {
+            // The time that it has slept does not count.
+            self.beat.fetch_max(now.0, Ordering::Relaxed);
+        }
+        self.hub.notify();
     }
 
     /// Number of the last request to look whether the kernel's buffers are empty.
@@ -281,9 +338,9 @@ impl Lane {
     ///
     /// # Panics
     /// If there was no [`Lane::room`] for it.
-    pub(crate) fn arrived(&mut self, Arrival { frame, len, condition }: Arrival) {
-        let kind = Kind::Plain(condition);
-        self.arrivals.push(Arrived { frame, len, kind }).expect("there was room for it");
+    pub(crate) fn arrived(&mut self, arrival: Arrival) {
+        let arrived = Arrived::new(arrival, Kind::Plain(arrival.condition));
+        self.arrivals.push(arrived).expect("there was room for it");
     }
 
     /// A buffer for a super-frame.
@@ -295,10 +352,10 @@ impl Lane {
     }
 
     /// Passes a super-frame on, whose first bytes are in the frame.
-    pub(crate) fn arrived_joined(&mut self, Arrival { frame, len, .. }: Arrival, buffer: Box<SuperBuffer>) {
+    pub(crate) fn arrived_joined(&mut self, arrival: Arrival, buffer: Box<SuperBuffer>) {
         // There are as many places as buffers.
         let _ = self.supers.push(buffer);
-        self.arrivals.push(Arrived { frame, len, kind: Kind::Super }).expect("there was room for it");
+        self.arrivals.push(Arrived::new(arrival, Kind::Super)).expect("there was room for it");
     }
 
     /// The next frame to send.

@@ -2,6 +2,7 @@
 //! frames, not for each frame, so that the cost of a branch there is negligible.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use fairlink_core::Nanos;
 
@@ -9,7 +10,7 @@ use crate::io::af_packet::AfPacket;
 use crate::io::af_xdp::{AfXdp, Fit};
 use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent, Settled};
 use crate::io::frame_pool::FramePool;
-use crate::io::hub::{HubPort, OF_WORKER};
+use crate::io::hub::{Crew, HubPort, OF_WORKER};
 use crate::wire::segments::Segments;
 
 /// Kinds of backends.
@@ -143,6 +144,14 @@ impl RealPort {
     pub(crate) fn end(&mut self) {
         if let Self::Hub(port) = self {
             port.end();
+        }
+    }
+
+    /// The workers, if there are any.
+    pub(crate) fn crew(&self) -> Option<Arc<Crew>> {
+        match self {
+            Self::Hub(port) => Some(port.crew()),
+            _ => None,
         }
     }
 

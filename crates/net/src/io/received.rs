@@ -66,7 +66,7 @@ impl<T> Announced<T> {
             }
         };
         self.frames.push((segments.ok(), place));
-        Arrival { frame, len: u32::try_from(len).unwrap_or(u32::MAX), condition }
+        Arrival { frame, len: u32::try_from(len).unwrap_or(u32::MAX), condition, sorted: None }
     }
 }
 
@@ -98,7 +98,7 @@ impl Received {
             }
         }
         pool.set_info(frame, info);
-        Arrival { frame, len: u32::try_from(len).unwrap_or(u32::MAX), condition }
+        Arrival { frame, len: u32::try_from(len).unwrap_or(u32::MAX), condition, sorted: None }
     }
 
     /// Puts the tag into the frame. Returns where its bytes are, and its length on the wire.

@@ -146,7 +146,7 @@ impl Backend for VirtualLink {
                 None if held < bytes.len() => Condition::TooLong,
                 None => Condition::Whole,
             };
-            out.push(Arrival { frame, len, condition });
+            out.push(Arrival { frame, len, condition, sorted: None });
         }
         Ok(())
     }

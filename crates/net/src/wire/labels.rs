@@ -95,6 +95,12 @@ impl Labels {
         headers
     }
 
+    /// Returns true if frames of `class` need labels.
+    #[inline]
+    pub(crate) fn are_wanted(&self, class: ClassId) -> bool {
+        self.wants.get(class.index()).is_some_and(|&Wants { flow, ecn, hosts }| flow || ecn || hosts)
+    }
+
     /// Returns the upper half of the handle of the frame in `bytes`, of `class`, with these `headers`.
     #[must_use]
     #[inline]

@@ -85,6 +85,6 @@ fn of_class(snapshot: &Snapshot, class: ClassId) -> Totals {
         // Sums start empty.
         None => (!generation.tree.is_leaf(class)).then(DelayTally::default),
     };
-    let received = inside.received + counts.edges.dropped_before;
+    let received = inside.received + counts.edges.dropped_before + counts.edges.passed;
     Totals { counts: Counts { received, sent: counts.edges.sent, ..inside }.with_causes(causes), delays }
 }

@@ -1,15 +1,17 @@
 //! Work on the data path between turns: dropping frames that are too old, and replacing interfaces.
 
+use std::sync::Arc;
+
 use fairlink_core::{Driver, Nanos, Packet, Scheduler};
 use fairlink_report::DropCause;
 
 use crate::gateway::data_path::{DataPath, RealPath, passing};
 use crate::gateway::liveness::Motion;
 use crate::gateway::outlet::Outlet;
+use crate::gateway::ports::Within;
 use crate::gateway::trace::Gone;
 use crate::io::backend::{BATCH, Backend};
-use crate::io::clock::{Clock, MonotonicClock};
-use crate::io::frame_pool::FramePool;
+use crate::io::clock::Clock;
 
 /// Maximum number of batches that are fetched to be dropped. No socket buffer holds as many frames.
 const MOST: usize = 4096;
@@ -133,8 +135,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl RealPath {
     /// What workers share with this thread.
-    pub(crate) fn for_workers(&self) -> (&FramePool, MonotonicClock) {
-        (&self.pool, self.clock)
+    pub(crate) fn for_workers(&self) -> Within<'_> {
+        Within { pool: &self.pool, clock: self.clock, desk: self.desk.as_ref().map(|end| Arc::clone(&end.desk)) }
     }
 
     /// Starts the workers of the interfaces, if there are any.

@@ -140,7 +140,7 @@ impl Custody {
                     counters.checksums_completed += u64::from(done);
                 }
             }
-            out.push(Arrival { frame, len, condition: Condition::Whole });
+            out.push(Arrival { frame, len, condition: Condition::Whole, sorted: None });
         });
     }
 

@@ -147,6 +147,11 @@ impl HubPort {
         self.sockets
     }
 
+    /// The workers.
+    pub(crate) fn crew(&self) -> Arc<Crew> {
+        Arc::clone(&self.crew)
+    }
+
     /// Ends the workers. What they report on the frames that they had is still to be settled.
     pub(crate) fn end(&mut self) {
         self.crew.end();
@@ -196,7 +201,8 @@ impl HubPort {
         let Ends { arrivals, supers, .. } = &mut lanes[lane];
         let count = max.min(arrivals.slots());
         let Ok(chunk) = arrivals.read_chunk(count) else { return };
-        for Arrived { frame, len, kind } in chunk {
+        for arrived in chunk {
+            let (sorted, Arrived { frame, len, kind, .. }) = (arrived.sorted(), arrived);
             // SAFETY: the worker has let go of the frame before it put it into the ring.
             unsafe { pool.end_lending(frame) };
             let condition = match kind {
@@ -207,7 +213,7 @@ impl HubPort {
                     Condition::Super((announced.len() - 1) as u8)
                 }
             };
-            out.push(Arrival { frame, len, condition });
+            out.push(Arrival { frame, len, condition, sorted });
         }
         crew.workers[lane].lent.fetch_sub(count, Ordering::Relaxed);
         crew.lent.fetch_sub(count, Ordering::Relaxed);
@@ -227,13 +233,11 @@ impl Backend for HubPort {
     fn receive(
         &mut self,
         pool: &mut FramePool,
-        _now: Nanos,
+        now: Nanos,
         max: usize,
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError> {
-        if self.crew.hub.is_asleep() {
-            self.crew.hub.awake();
-        }
+        self.crew.beat(now);
         for (lane, buffer) in self.announced.drain(..) {
             let _ = self.lanes[lane].spare.push(buffer);
         }

@@ -133,7 +133,7 @@ fn frames_and_the_packets_of_super_frames_come_in_order_however_few_are_asked_fo
             let piece = if segment > 0 { usize::from(segment) } else { payload };
             expected.extend(frame[42..].chunks(piece).map(|piece| (tag.is_some(), piece.to_vec())));
             while kernel.ring.has_more() {
-                for Arrival { frame, condition, len } in kernel.receive(&mut pool, max, &mut counters) {
+                for Arrival { frame, condition, len, .. } in kernel.receive(&mut pool, max, &mut counters) {
                     let packet = pool.packet(frame);
                     let is_tagged = packet[12..16] == [0x81, 0, 0, 5];
                     match condition {

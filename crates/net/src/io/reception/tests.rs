@@ -43,7 +43,7 @@ fn all(
     while reception.has_more() {
         reception.hand_over(pool, max, &mut out, counters);
         assert!(out.len() <= max && !out.is_empty());
-        for Arrival { frame, len, condition } in out.drain(..) {
+        for Arrival { frame, len, condition, .. } in out.drain(..) {
             assert_eq!(pool.info(frame).received, Nanos(7));
             let packet = pool.packet(frame);
             let is_tagged = packet[12..14] == [0x81, 0];

@@ -2,10 +2,18 @@
 //! the test chooses.
 
 use super::*;
-use crate::gateway::workers::{Common, Worker, make};
+use crate::gateway::workers::{Common, Desk, DeskEnd, PATIENCE, Sortings, Worker, make};
 use crate::io::hub::{Crew, HubPort, MOST_UNSETTLED, OF_WORKER};
 use crate::io::pacing::Pacing;
 use std::collections::BTreeMap;
+
+/// The classes of the bench, whose ports are these.
+fn sortings(workers: usize, tree: &Hierarchy, ports: [u16; 2], generation: u32) -> Sortings {
+    let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
+    let [a, b] = [ClassId(1), ClassId(2)];
+    let matches = [(a, port(ports[0])), (b, port(ports[1]))];
+    Sortings::of(workers, tree, (&matches, b), (Overhead::NONE, 1522), generation)
+}
 
 struct Hub {
     bench: Bench<HubPort, HubPort>,
@@ -15,18 +23,25 @@ struct Hub {
 
 impl Hub {
     fn new(count: usize, scheduler: &str, reverse: bool) -> Self {
+        Self::patient(count, scheduler, reverse, PATIENCE)
+    }
+
+    /// As [`Hub::new`], with workers that wait so long for the data thread.
+    fn patient(count: usize, scheduler: &str, reverse: bool, patience: Nanos) -> Self {
         let mut workers = Vec::new();
         let config = ClassConfig::default();
+        let desk = Desk::new(count, patience);
         let more = count as u32 * OF_WORKER;
         let mut bench = bench_with((LIMIT, more), scheduler, reverse, config, |pool, hands| {
             let crew = Crew::new(count).unwrap();
             let backends = (0..count).map(|_| [VirtualLink::default(), VirtualLink::default()]).collect();
-            let common = Common { clock: hands.clone(), pacing: Pacing::Busy, reverse };
+            let common = Common { clock: hands.clone(), pacing: Pacing::Busy, reverse, desk: Some(Arc::clone(&desk)) };
             let (ports, made) = make(&crew, backends, pool, &common);
             workers = made;
             ports
         });
         bench.data_path.expect_under_way(count * MOST_UNSETTLED);
+        bench.data_path.desk = Some(DeskEnd::new(desk, &mut sortings(count, &bench.generation.tree, [5001, 5002], 0)));
         // The first turn lends frames for reception.
         let mut hub = Self { bench, workers, now: 0 };
         hub.schedule();
@@ -35,7 +50,7 @@ impl Hub {
 
     fn schedule(&mut self) {
         self.bench.hands.0.set(self.now);
-        self.bench.data_path.turn(Nanos(self.now), &mut self.bench.driver).unwrap();
+        let _ = self.bench.data_path.turn(Nanos(self.now), &mut self.bench.driver).unwrap();
         self.bench.classes();
     }
 
@@ -63,6 +78,7 @@ impl Hub {
             self.work_all();
             self.schedule();
         }
+        self.bench.data_path.collect_alone();
     }
 
     /// Sent frames of all workers, by the port of their flow.
@@ -214,6 +230,114 @@ fn a_drain_ends_when_the_kernel_and_all_rings_are_empty() {
     assert_eq!(hub.bench.totals()[0], 100);
 }
 
+#[test]
+fn workers_find_the_class_and_the_data_thread_does_where_they_know_another_generation() {
+    let mut hub = Hub::new(1, "fifo", false);
+    let arrive = |hub: &mut Hub, number: u32| {
+        hub.link(0, 0).incoming.push_back(frame(5001, number, 100));
+        hub.work(0);
+        hub.schedule();
+        let (classes, _) = hub.bench.classes();
+        [0, 1].map(|class| classes[class].counts().received.packets)
+    };
+    // A classifier that the data thread alone has shows who has found the class.
+    hub.bench.data_path.classifier = Classifier::new(&[], ClassId(2));
+    assert_eq!(arrive(&mut hub, 0), [1, 0]);
+    assert_eq!(arrive(&mut hub, 1), [2, 0]);
+    let mut other = sortings(1, &hub.bench.generation.tree, [1, 2], 7);
+    hub.link(0, 0).incoming.push_back(frame(5001, 2, 100));
+    hub.work(0);
+    hub.bench.data_path.desk.as_mut().unwrap().post(&mut other);
+    hub.schedule();
+    let (classes, _) = hub.bench.classes();
+    assert_eq!([0, 1].map(|class| classes[class].counts().received.packets), [2, 1], "by the data thread");
+    hub.bench.data_path.classifier = Classifier::new(&[], ClassId(1));
+    assert_eq!(arrive(&mut hub, 3), [2, 2], "by the new matches of the worker");
+}
+
+#[test]
+fn workers_forward_each_class_at_its_last_rate_or_its_guarantee_while_the_data_thread_stands_still() {
+    const MS: u64 = 1_000_000;
+    let mut hub = Hub::new(2, "hls", true);
+    // 8 Mbit/s, 1000 B each ms: one class alone for 30 ms, at the rate of the link.
+    let mut sequence = 0;
+    hub.now = MS;
+    while hub.now < 40 * MS {
+        hub.link(0, 0).incoming.push_back(frame(5001, sequence, 1000));
+        sequence += 1;
+        for _ in 0..10 {
+            hub.work_all();
+            hub.schedule();
+            hub.work_all();
+            hub.now += MS / 10;
+        }
+    }
+    let before = hub.sent();
+    // Twice the link's rate of both, while the data thread makes no turn.
+    let (began, mut back) = (hub.now, 0);
+    let mut first = [None; 2];
+    while hub.now < began + 100 * MS {
+        for (worker, port) in [5001, 5002].into_iter().enumerate() {
+            hub.link(worker, 0).incoming.extend((0..2).map(|n| frame(port, sequence + n, 1000)));
+        }
+        sequence += 2;
+        hub.link(0, 1).incoming.push_back(frame(1, 0, 300));
+        back += 1;
+        for _ in 0..10 {
+            hub.work_all();
+            hub.now += MS / 10;
+            for (place, port) in [5001, 5002].into_iter().enumerate() {
+                let now = hub.sent().get(&port).map_or(0, Vec::len);
+                if first[place].is_none() && now > before.get(&port).map_or(0, Vec::len) {
+                    first[place] = Some(hub.now - began);
+                }
+            }
+        }
+    }
+    let sent = hub.sent();
+    let more = |port| sent.get(&port).map_or(0, Vec::len) - before.get(&port).map_or(0, Vec::len);
+    assert!(first.into_iter().all(|first| first.is_some_and(|first| first <= 2 * MS)), "{first:?}");
+    // The rate of its last window of 8.4 ms, which is the link's, and a guarantee of half the link.
+    assert!((94..=104).contains(&more(5001)), "{}", more(5001));
+    assert!((47..=54).contains(&more(5002)), "{}", more(5002));
+    hub.finish();
+    let text = hub.bench.data_path.told_alone().expect("it is told");
+    assert!(text.contains("workers forwarded"), "{text}");
+    let [received, sent, dropped, queued] = hub.bench.totals();
+    assert_eq!((received, queued), (sent + dropped, 0));
+    assert!(received >= 40 + 2 * 2 * 97, "{received}");
+    let stats = hub.bench.data_path.reverse_stats().unwrap();
+    assert_eq!((stats.received.packets, stats.sent.packets), (back, back));
+    assert!(hub.bench.data_path.told_alone().is_none());
+    // All goes through the scheduler again.
+    hub.link(0, 0).incoming.push_back(frame(5001, sequence, 1000));
+    let passed = hub.bench.data_path.counters.edges(ClassId(1)).passed;
+    hub.finish();
+    assert_eq!(hub.bench.data_path.counters.edges(ClassId(1)).passed, passed);
+}
+
+#[test]
+fn super_frames_are_split_by_workers_while_the_data_thread_stands_still() {
+    let mut hub = Hub::new(1, "hls", true);
+    hub.now = 1_000_000;
+    hub.work(0);
+    hub.schedule();
+    hub.now += 3_000_000;
+    let (bytes, header) = super_frames::joined(5001, 5);
+    hub.link(0, 0).arrive_joined(bytes.clone(), header);
+    hub.link(0, 1).arrive_joined(bytes, header);
+    for _ in 0..10 {
+        hub.work(0);
+        hub.now += 100_000;
+    }
+    assert_eq!(hub.link(0, 0).sent.len(), 5);
+    let onward = hub.link(0, 1).sent.len() as u64;
+    assert!(onward > 0, "at least what 2 ms allow");
+    hub.finish();
+    let [received, sent, dropped, _] = hub.bench.totals();
+    assert_eq!((received, sent, dropped), (5, onward, 5 - onward));
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Frames of a flow arrive at a worker; true: of the other direction.
@@ -240,8 +364,10 @@ proptest! {
             1..200,
         ),
         scheduler in proptest::sample::select(vec!["hls", "drr", "hvt", "htb", "fifo"]),
+        // With the default, workers forward past the data thread, so that packets change their order.
+        in_order in any::<bool>(),
     ) {
-        let mut hub = Hub::new(3, scheduler, true);
+        let mut hub = Hub::patient(3, scheduler, true, if in_order { Nanos::MAX } else { PATIENCE });
         let mut sequence = 0;
         let mut back = 0;
         for step in steps {
@@ -273,7 +399,7 @@ proptest! {
         let flows = hub.sent();
         prop_assert_eq!(flows.values().map(Vec::len).sum::<usize>() as u64, sent);
         for (flow, numbers) in flows {
-            prop_assert!(numbers.is_sorted(), "{}: {:?}", flow, numbers);
+            prop_assert!(!in_order || numbers.is_sorted(), "{}: {:?}", flow, numbers);
         }
         let stats = hub.bench.data_path.reverse_stats().unwrap();
         prop_assert_eq!((stats.received.packets, stats.sent.packets, stats.waiting.packets), (back, back, 0));
