@@ -67,6 +67,10 @@ pub(crate) struct Args {
     cpu: Processor,
     #[command(flatten)]
     cores: CoreArgs,
+    /// Time without a turn of the data thread after which the threads that receive forward by themselves, each class at
+    /// its last rate or its guarantee [default: 1ms with --pacing busy, else that of --catch-up].
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    worker_patience: Option<Nanos>,
     /// Nice value of the threads, -20 to 19 [default: -5 if it is 0 and the user may].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
@@ -155,6 +159,7 @@ impl Args {
             config.leniency = self.read_options().leniency;
             config.cores = self.cores.only(config.cores).map_err(links::Wrong::Together)?;
             config.cores_asked = self.cores.are_given();
+            config.worker_patience = self.worker_patience;
             config.backend = self.backend;
             config.pacing = self.pacing;
             config.profile = self.profile;

@@ -218,9 +218,31 @@ pub(crate) fn in_private_network(script: &str, dir: &Scratch, more: &[(&str, &st
     in_network(&["--map-root-user", "--net"], script, dir, more)
 }
 
+/// Cores of each gateway between interfaces.
+#[cfg(target_os = "linux")]
+pub(crate) fn cores() -> usize {
+    std::env::var("FAIRLINK_TEST_CORES").map_or(1, |cores| cores.parse().expect("FAIRLINK_TEST_CORES is a number"))
+}
+
+/// The script with gateways between interfaces on as many cores as `FAIRLINK_TEST_CORES` says, so that tests of one core
+/// test several, too.
+#[cfg(target_os = "linux")]
+fn on_cores(script: &str) -> String {
+    let cores = cores();
+    if cores == 1 {
+        return script.to_owned();
+    }
+    let line = |line: &str| match line.contains("--egress") || line.contains("--cores") {
+        true => line.to_owned(),
+        false => line.replace("\"$F\" gateway ", &format!("\"$F\" gateway --cores {cores} ")),
+    };
+    script.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
 /// The same in the namespaces that these arguments of `unshare` ask for.
 #[cfg(target_os = "linux")]
 pub(crate) fn in_network(namespaces: &[&str], script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
+    let script = on_cores(script);
     let run = Command::new("unshare")
         .args(namespaces)
         .args(["sh", "-c", &format!("{PRELUDE}{script}")])

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::{Scratch, fairlink, in_network, in_private_network};
+use crate::{Scratch, cores, fairlink, in_network, in_private_network};
 
 /// The gateway's threads in the kernel's view; a reload of its file after its replacement; then of a symbolic link to
 /// another place.
@@ -82,8 +82,8 @@ fn rights(namespaces: Option<&[&str]>) {
         return;
     }
     let status = read("status");
-    // The main thread, that of the data, of fail-open, of the control socket and of the metrics.
-    assert_eq!(values(&status, "CapEff").len(), 5, "{status}");
+    // The main thread, that of the data, of fail-open, of the control socket and of the metrics; and workers.
+    assert_eq!(values(&status, "CapEff").len(), 4 + cores(), "{status}");
     for set in ["CapEff", "CapPrm"] {
         assert!(values(&status, set).iter().all(|&set| set == NET_ADMIN | NET_RAW | BPF), "{status}");
     }
@@ -100,7 +100,10 @@ fn rights(namespaces: Option<&[&str]>) {
     assert!(!is_refused || own == "0", "{log}");
     let nice = read("nice");
     let (servers, others): (Vec<&str>, Vec<&str>) = nice.lines().partition(|line| line.ends_with(" fairlink-http"));
-    assert!(others.len() == 4 && others.iter().all(|line| line.starts_with(&format!("{expected} "))), "{nice}\n{log}");
+    assert!(
+        others.len() == 3 + cores() && others.iter().all(|line| line.starts_with(&format!("{expected} "))),
+        "{nice}\n{log}"
+    );
     // Those who look do not precede other programs.
     let server = format!("{} fairlink-http", if expected == "-5" { "0" } else { &own });
     assert_eq!(servers, [server], "{log}");

@@ -14,7 +14,7 @@ use crate::gateway::liveness::DEFAULT_STALL;
 use crate::gateway::pools::Pools;
 use crate::gateway::workers;
 use crate::io::af_packet::AfPacketOptions;
-use crate::io::pacing::Pacing;
+use crate::io::pacing::{DEFAULT_CATCH_UP, Pacing};
 use crate::io::port::BackendKind;
 
 /// Policy for offloads that join packets (GRO, LRO). The gateway splits joined packets, but only if the kernel
@@ -132,8 +132,9 @@ pub struct GatewayConfig {
     pub cores: Cores,
     /// True if `cores` overrides the link file's, also after a reload.
     pub cores_asked: bool,
-    /// Time without a turn of the data thread after which workers forward by themselves; 1 ms by default.
-    pub worker_patience: Nanos,
+    /// Time without a turn of the data thread after which workers forward by themselves. Default: 1 ms if threads never
+    /// sleep ([`Pacing::Busy`]), otherwise as long as lost time is made up for.
+    pub worker_patience: Option<Nanos>,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
     /// Start even if frames may be doubled or loop. Ports may be in use by another gateway, a bridge or the kernel's
@@ -202,7 +203,7 @@ impl GatewayConfig {
             processor: Processor::default(),
             cores: Cores::ONE,
             cores_asked: false,
-            worker_patience: workers::PATIENCE,
+            worker_patience: None,
             reverse: true,
             force: false,
             fail_open: FailOpen::default(),
@@ -279,6 +280,16 @@ impl GatewayConfig {
     /// Threads besides the data thread that receive and send.
     pub(crate) fn workers(&self) -> usize {
         if self.cores.is_one() { 0 } else { usize::from(self.cores.count) - 1 }
+    }
+
+    /// Time without a turn of the data thread after which workers forward by themselves. A thread that shares its
+    /// processor loses it for some milliseconds now and then; packets that pass it meanwhile change their order.
+    pub(crate) fn patience(&self) -> Nanos {
+        let default = match self.pacing {
+            Pacing::Busy => workers::PATIENCE,
+            Pacing::Precise | Pacing::Eco => self.catch_up.unwrap_or(DEFAULT_CATCH_UP).max(workers::PATIENCE),
+        };
+        self.worker_patience.unwrap_or(default)
     }
 
     /// Lengths on its link.

@@ -51,7 +51,7 @@ impl Gateway {
         let processor = pick(config.processor)?;
         let mut choice = Choice::of(&config, [&looked.input, &looked.output], &mut notes);
         let workers = config.workers();
-        let desk = (workers > 0).then(|| Desk::new(workers, config.worker_patience));
+        let desk = (workers > 0).then(|| Desk::new(workers, config.patience()));
         let with = With { clock, desk: desk.clone() };
         let Opened { footprint, needs, pool, ports, early } =
             Opened::ports(&config, &mut choice, looked, &with, &mut notes)?;

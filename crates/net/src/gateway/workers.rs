@@ -6,6 +6,7 @@
 //! rings.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -18,10 +19,10 @@ use crate::gateway::outlet::{Outcome, Outlet};
 use crate::gateway::splitter::SuperFrame;
 use crate::gateway::workers::desk::Sorting;
 pub(crate) use crate::gateway::workers::desk::{Alone, Desk, DeskEnd, PATIENCE, Sortings};
-use crate::io::backend::{Arrival, BATCH, Backend, Condition, LONGEST_SUPER_FRAME, Settled, Sorted};
+use crate::io::backend::{Arrival, BATCH, Backend, Condition, Settled, Sorted};
 use crate::io::clock::Clock;
 use crate::io::frame_pool::FramePool;
-use crate::io::hub::{self, Crew, HubPort, OF_WORKER, SENDING, Side, WorkerEnd};
+use crate::io::hub::{self, Crew, HubPort, OF_WORKER, SENDING, Side, SuperBuffer, WorkerEnd};
 use crate::io::pacing::{self, Pacing};
 use crate::io::sys;
 use crate::wire::fragments::Fragments;
@@ -80,7 +81,7 @@ pub(super) struct Worker<B, C> {
     sorting: Option<Box<Sorting>>,
     fragments: Fragments,
     /// For super-frames that it forwards by itself.
-    buffer: Box<[u8]>,
+    buffer: Box<SuperBuffer>,
     list: Vec<u32>,
     next_count: Nanos,
 }
@@ -100,15 +101,15 @@ pub(super) struct Common<C> {
 /// interfaces. The threads run on `processors`, one each if there are as many, from [`HubPort::start`] on.
 ///
 /// # Errors
-/// The kernel gives no descriptor for a wakeup.
+/// The kernel gives no descriptor for a wakeup, or there is no memory for buffers.
 pub(super) fn hire<B: Backend + Send + 'static, C: Clock + Clone + Send + 'static>(
     backends: Vec<[B; 2]>,
     pool: &FramePool,
     common: &Common<C>,
     processors: Vec<usize>,
-) -> std::io::Result<[HubPort; 2]> {
+) -> io::Result<[HubPort; 2]> {
     let crew = Crew::new(backends.len())?;
-    let (ports, workers) = make(&crew, backends, pool, common);
+    let (ports, workers) = make(&crew, backends, pool, common)?;
     let pacing = common.pacing;
     crew.set_starter(Box::new(move || {
         let start = |(number, worker): (usize, Worker<B, C>)| {
@@ -121,14 +122,20 @@ pub(super) fn hire<B: Backend + Send + 'static, C: Clock + Clone + Send + 'stati
     Ok(ports)
 }
 
+/// The data thread's ends of both interfaces, and workers.
+type Staffed<B, C> = ([HubPort; 2], Vec<Worker<B, C>>);
+
 /// Makes the workers of `crew`, without threads.
+///
+/// # Errors
+/// There is no memory for buffers.
 pub(super) fn make<B: Backend, C: Clock + Clone>(
     crew: &Arc<Crew>,
     backends: Vec<[B; 2]>,
     pool: &FramePool,
     common: &Common<C>,
-) -> ([HubPort; 2], Vec<Worker<B, C>>) {
-    let (ports, ends) = hub::rings(crew);
+) -> io::Result<Staffed<B, C>> {
+    let (ports, ends) = hub::rings(crew)?;
     let salt = RandomState::new();
     let serve = |backend, receives| Served {
         backend,
@@ -137,23 +144,26 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
         own: Vec::with_capacity(2 * BATCH),
         receives,
     };
-    let worker = |(number, ([input, output], end)): (usize, ([B; 2], WorkerEnd))| Worker {
-        view: pool.view(OF_WORKER as usize),
-        end,
-        input: serve(input, true),
-        output: serve(output, common.reverse),
-        clock: common.clock.clone(),
-        salt: salt.clone(),
-        arrivals: Vec::with_capacity(BATCH),
-        number,
-        desk: common.desk.clone(),
-        sorting: None,
-        fragments: Fragments::new(),
-        buffer: vec![0; LONGEST_SUPER_FRAME].into(),
-        list: Vec::with_capacity(2 * BATCH),
-        next_count: Nanos::ZERO,
+    let worker = |(number, ([input, output], end)): (usize, ([B; 2], WorkerEnd))| {
+        Ok(Worker {
+            view: pool.view(OF_WORKER as usize),
+            end,
+            input: serve(input, true),
+            output: serve(output, common.reverse),
+            clock: common.clock.clone(),
+            salt: salt.clone(),
+            arrivals: Vec::with_capacity(BATCH),
+            number,
+            desk: common.desk.clone(),
+            sorting: None,
+            fragments: Fragments::new(),
+            buffer: SuperBuffer::new()?,
+            list: Vec::with_capacity(2 * BATCH),
+            next_count: Nanos::ZERO,
+        })
     };
-    (ports, backends.into_iter().zip(ends).enumerate().map(worker).collect())
+    let workers = backends.into_iter().zip(ends).enumerate().map(worker).collect::<io::Result<_>>()?;
+    Ok((ports, workers))
 }
 
 impl<B: Backend, C: Clock> Worker<B, C> {
@@ -306,7 +316,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             return lane.arrived(arrival);
         };
         let mut buffer = lane.buffer();
-        let fetched = backend.fetch(view, arrival.frame, number, &mut buffer.bytes);
+        let fetched = backend.fetch(view, arrival.frame, number, buffer.bytes());
         buffer.segments = Some(*backend.segments(number));
         buffer.len = if matches!(fetched, Ok(true)) { arrival.len as usize } else { 0 };
         if let Err(error) = fetched {
@@ -348,7 +358,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             Condition::Whole => pass(view, own),
             Condition::Super(number) => {
                 let segments = *from.backend.segments(number);
-                let fetched = from.backend.fetch(view, frame, number, buffer);
+                let fetched = from.backend.fetch(view, frame, number, buffer.bytes());
                 view.give_back(frame);
                 let whole = SuperFrame::new(class.unwrap_or(ClassId::ROOT), 0, segments, len as usize, now);
                 let mut whole = whole.of_flow(view.info(frame).flow);
@@ -356,7 +366,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
                     Ok(true) => {
                         // Packets that find no frame are lost like those that find no room in a queue.
                         while !whole.left().is_empty()
-                            && let Some((packet, _)) = whole.write(view, buffer, 1)
+                            && let Some((packet, _)) = whole.write(view, buffer.bytes(), 1)
                         {
                             pass(view, Own { frame: packet.handle as u32, len: packet.len, class });
                         }

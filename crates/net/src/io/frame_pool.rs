@@ -74,17 +74,19 @@ pub enum FramePoolError {
     },
 }
 
-/// Owner of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
-    /// No owner.
-    Free,
-    /// A part of this process.
-    Process,
-    /// The kernel or another thread, which only reads it.
-    Reader,
+/// Owners of frames. They are numbers, so that memory for many frames that no view has needs no writing.
+mod holder {
     /// The kernel or another thread, for writing at any time.
-    Writer,
+    pub(super) const WRITER: u8 = 0;
+    /// No owner.
+    pub(super) const FREE: u8 = 1;
+    /// A part of this process, on this thread.
+    pub(super) const PROCESS: u8 = 2;
+    /// The kernel or another thread, which only reads it.
+    pub(super) const READER: u8 = 3;
+
+    /// Their names.
+    pub(super) const NAMES: [&str; 4] = ["Writer", "Free", "Process", "Reader"];
 }
 
 /// Memory that all views of a pool share.
@@ -122,7 +124,7 @@ pub struct FramePool {
     free: Vec<u32>,
     /// Of a view: frames that were given back. They are not taken again before their owner has lent them again.
     returned: Option<Vec<u32>>,
-    holders: Vec<Holder>,
+    holders: Vec<u8>,
     /// By frame: the next packet of those that are scheduled as one.
     next: Vec<u32>,
     least_free: usize,
@@ -132,7 +134,7 @@ pub struct FramePool {
 #[derive(Debug)]
 pub(crate) struct Growth {
     free: Vec<u32>,
-    holders: Vec<Holder>,
+    holders: Vec<u8>,
     next: Vec<u32>,
 }
 
@@ -142,7 +144,7 @@ impl Growth {
         let mut free = Vec::with_capacity(to as usize);
         free.extend((from..to).rev());
         let to = to as usize;
-        Self { free, holders: vec![Holder::Free; to], next: vec![NONE; to] }
+        Self { free, holders: vec![holder::FREE; to], next: vec![NONE; to] }
     }
 }
 
@@ -187,7 +189,7 @@ impl FramePool {
             // The frame given back last is taken first: it is the one most likely still in the cache.
             free: (0..frames).rev().collect(),
             returned: None,
-            holders: vec![Holder::Free; frames as usize],
+            holders: vec![holder::FREE; frames as usize],
             next: vec![NONE; frames as usize],
             least_free: frames as usize,
         })
@@ -204,15 +206,16 @@ impl FramePool {
             free: Vec::with_capacity(most),
             returned: Some(Vec::with_capacity(most)),
             // A writer elsewhere has all frames.
-            holders: vec![Holder::Writer; self.room as usize],
-            next: vec![NONE; self.room as usize],
+            holders: vec![holder::WRITER; self.room as usize],
+            // Chains are for the owner of all frames.
+            next: Vec::new(),
             least_free: 0,
         }
     }
 
     /// Bytes of a [`FramePool::view`] of a pool with room for `room` frames.
     pub(crate) const fn view_memory(room: u32, most: usize) -> u64 {
-        room as u64 * (size_of::<u32>() + size_of::<Holder>()) as u64 + 2 * most as u64 * size_of::<u32>() as u64
+        room as u64 + 2 * most as u64 * size_of::<u32>() as u64
     }
 
     /// Adds `frame` to a view: to those that can be taken, or as one that its caller owns.
@@ -224,8 +227,8 @@ impl FramePool {
     /// If the view has it already.
     #[inline]
     pub(crate) unsafe fn adopt(&mut self, frame: u32, is_free: bool) {
-        let holder = if is_free { Holder::Free } else { Holder::Process };
-        self.pass(frame, Holder::Writer, holder, "was lent twice");
+        let to = if is_free { holder::FREE } else { holder::PROCESS };
+        self.pass(frame, holder::WRITER, to, "was lent twice");
         if is_free {
             self.free.push(frame);
         }
@@ -234,14 +237,14 @@ impl FramePool {
     /// Takes `frame`, which the caller owns, out of a view, so that it can be given to the thread that lent it.
     #[inline]
     pub(crate) fn let_go(&mut self, frame: u32) {
-        self.pass(frame, Holder::Process, Holder::Writer, "is let go and not the caller's");
+        self.pass(frame, holder::PROCESS, holder::WRITER, "is let go and not the caller's");
     }
 
     /// Takes a frame that was given back out of a view.
     #[inline]
     pub(crate) fn take_returned(&mut self) -> Option<u32> {
         let frame = self.returned.as_mut()?.pop()?;
-        self.pass(frame, Holder::Free, Holder::Writer, "was given back and is not free");
+        self.pass(frame, holder::FREE, holder::WRITER, "was given back and is not free");
         Some(frame)
     }
 
@@ -251,8 +254,8 @@ impl FramePool {
     /// The kernel and other threads must be unable to reach them.
     pub(crate) unsafe fn end_all_lending(&mut self) {
         for frame in 0..self.holders.len() as u32 {
-            if matches!(self.holders[frame as usize], Holder::Reader | Holder::Writer) {
-                self.holders[frame as usize] = Holder::Free;
+            if matches!(self.holders[frame as usize], holder::READER | holder::WRITER) {
+                self.holders[frame as usize] = holder::FREE;
                 self.free.push(frame);
             }
         }
@@ -283,7 +286,7 @@ impl FramePool {
     /// Bytes of a pool of `frames` frames of at least `frame_bytes`, bookkeeping included.
     pub(crate) const fn memory(frames: u32, frame_bytes: u32) -> u64 {
         let each = (frame_bytes as u64).next_multiple_of(64)
-            + (2 * size_of::<u32>() + size_of::<Holder>() + size_of::<FrameInfo>()) as u64;
+            + (2 * size_of::<u32>() + size_of::<u8>() + size_of::<FrameInfo>()) as u64;
         frames as u64 * each
     }
 
@@ -291,7 +294,7 @@ impl FramePool {
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
-        self.holders[frame as usize] = Holder::Process;
+        self.holders[frame as usize] = holder::PROCESS;
         self.least_free = self.least_free.min(self.free.len());
         self.set_info(frame, FrameInfo::default());
         Some(frame)
@@ -303,7 +306,7 @@ impl FramePool {
     /// If `frame` is not taken, or the kernel has it: two owners would be a bug of ours that corrupts packets.
     #[inline]
     pub fn give_back(&mut self, frame: u32) {
-        self.pass(frame, Holder::Process, Holder::Free, "was given back twice");
+        self.pass(frame, holder::PROCESS, holder::FREE, "was given back twice");
         self.returned.as_mut().unwrap_or(&mut self.free).push(frame);
     }
 
@@ -351,7 +354,7 @@ impl FramePool {
     /// If the caller cannot own `frame`: a bug of ours.
     #[inline]
     pub(crate) fn lend_to_write(&mut self, frame: u32) {
-        self.pass(frame, Holder::Process, Holder::Writer, "is lent and not the caller's");
+        self.pass(frame, holder::PROCESS, holder::WRITER, "is lent and not the caller's");
     }
 
     /// Lends `frame`, which the caller owns, to the kernel for reading. The caller may read the bytes but not change
@@ -361,7 +364,7 @@ impl FramePool {
     /// As [`FramePool::lend_to_write`].
     #[inline]
     pub(crate) fn lend_to_read(&mut self, frame: u32) {
-        self.pass(frame, Holder::Process, Holder::Reader, "is lent and not the caller's");
+        self.pass(frame, holder::PROCESS, holder::READER, "is lent and not the caller's");
     }
 
     /// Returns `frame`, which was lent to the kernel, to the caller.
@@ -374,29 +377,30 @@ impl FramePool {
     /// again.
     #[inline]
     pub(crate) unsafe fn end_lending(&mut self, frame: u32) {
-        let holder = &mut self.holders[frame as usize];
-        assert!(matches!(*holder, Holder::Reader | Holder::Writer), "frame {frame} was not lent: {holder:?}");
-        *holder = Holder::Process;
+        let owner = &mut self.holders[frame as usize];
+        let name = holder::NAMES[*owner as usize];
+        assert!(matches!(*owner, holder::READER | holder::WRITER), "frame {frame} was not lent: {name}");
+        *owner = holder::PROCESS;
     }
 
     /// Notes that the outcome of `frame`, which is lent for reading, is known: nothing here reads it any more.
     pub(crate) fn end_reading(&mut self, frame: u32) {
-        let holder = &mut self.holders[frame as usize];
-        if *holder == Holder::Reader {
-            *holder = Holder::Writer;
+        let owner = &mut self.holders[frame as usize];
+        if *owner == holder::READER {
+            *owner = holder::WRITER;
         }
     }
 
     /// Returns true if `frame` is lent for reading, so that it may still be read here.
     pub(crate) fn is_read(&self, frame: u32) -> bool {
-        self.holders[frame as usize] == Holder::Reader
+        self.holders[frame as usize] == holder::READER
     }
 
     #[inline]
-    fn pass(&mut self, frame: u32, from: Holder, to: Holder, else_it: &str) {
-        let holder = &mut self.holders[frame as usize];
-        assert!(*holder == from, "frame {frame} {else_it}: {holder:?}");
-        *holder = to;
+    fn pass(&mut self, frame: u32, from: u8, to: u8, else_it: &str) {
+        let owner = &mut self.holders[frame as usize];
+        assert!(*owner == from, "frame {frame} {else_it}: {}", holder::NAMES[*owner as usize]);
+        *owner = to;
     }
 
     /// Returns all bytes of `frame`, used or not.
@@ -406,7 +410,7 @@ impl FramePool {
     #[inline]
     #[must_use]
     pub(crate) fn frame(&self, frame: u32) -> &[u8] {
-        assert!(self.holders[frame as usize] != Holder::Writer, "the kernel may write frame {frame}");
+        assert!(self.holders[frame as usize] != holder::WRITER, "the kernel may write frame {frame}");
         // SAFETY: frames do not overlap. The kernel writes only the frames that were lent for writing, and this one was
         // not; lending takes `&mut self`, which the slice borrows. This process writes frames through `&mut self`
         // alone.
@@ -419,8 +423,12 @@ impl FramePool {
     /// If the kernel may read or write the frame: a bug of ours.
     #[inline]
     pub fn frame_mut(&mut self, frame: u32) -> &mut [u8] {
-        let holder = self.holders[frame as usize];
-        assert!(matches!(holder, Holder::Free | Holder::Process), "the kernel has frame {frame}: {holder:?}");
+        let owner = self.holders[frame as usize];
+        assert!(
+            matches!(owner, holder::FREE | holder::PROCESS),
+            "the kernel has frame {frame}: {}",
+            holder::NAMES[owner as usize]
+        );
         // SAFETY: frames do not overlap, the kernel does not have this one, and lending it takes `&mut self`, which the
         // slice borrows.
         unsafe { self.memory.frames.bytes_mut(frame as usize * self.frame_bytes, self.frame_bytes) }
@@ -430,7 +438,7 @@ impl FramePool {
     #[inline]
     #[must_use]
     pub fn info(&self, frame: u32) -> FrameInfo {
-        assert!(self.holders[frame as usize] != Holder::Writer, "another may write frame {frame}");
+        assert!(self.holders[frame as usize] != holder::WRITER, "another may write frame {frame}");
         // SAFETY: it was written when the frame was taken; only its owner writes it, and that is no other thread.
         unsafe { *self.memory.info(frame) }
     }
@@ -443,7 +451,7 @@ impl FramePool {
     pub fn set_info(&mut self, frame: u32, info: FrameInfo) {
         let end = info.start as usize + info.len as usize;
         assert!(end <= self.frame_bytes, "a packet that ends at byte {end} in a frame of {}", self.frame_bytes);
-        assert!(self.holders[frame as usize] != Holder::Writer, "another may write frame {frame}");
+        assert!(self.holders[frame as usize] != holder::WRITER, "another may write frame {frame}");
         // SAFETY: only the owner of the frame reads and writes it, and that is no other thread.
         unsafe { *self.memory.info(frame) = info };
     }
@@ -514,7 +522,7 @@ impl FramePool {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.frames() * self.frame_bytes
             + (self.free.capacity() + self.next.capacity()) * size_of::<u32>()
-            + self.holders.capacity() * size_of::<Holder>()
+            + self.holders.capacity() * size_of::<u8>()
             + self.frames() * size_of::<FrameInfo>()
     }
 }

@@ -19,6 +19,7 @@
 mod port;
 mod signal;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -31,6 +32,7 @@ use crate::io::backend::{
 };
 pub(crate) use crate::io::hub::port::{HubPort, Sockets};
 pub(crate) use crate::io::hub::signal::Signal;
+use crate::io::sys::Region;
 use crate::wire::segments::Segments;
 
 /// Empty frames that a worker has for reception, at most.
@@ -91,7 +93,8 @@ enum Kind {
 
 /// A super-frame on its way from a worker.
 pub(crate) struct SuperBuffer {
-    pub(crate) bytes: Box<[u8]>,
+    /// Takes memory once it is used.
+    bytes: Region,
     /// Always there when it is filled.
     pub(crate) segments: Option<Segments>,
     /// 0 if the kernel has lost it.
@@ -102,8 +105,22 @@ impl SuperBuffer {
     /// Memory of one.
     const BYTES: usize = LONGEST_SUPER_FRAME + size_of::<Self>();
 
-    fn new() -> Box<Self> {
-        Box::new(Self { bytes: vec![0; LONGEST_SUPER_FRAME].into(), segments: None, len: 0 })
+    /// # Errors
+    /// There is no memory.
+    pub(crate) fn new() -> io::Result<Box<Self>> {
+        Ok(Box::new(Self { bytes: Region::reserve(LONGEST_SUPER_FRAME)?, segments: None, len: 0 }))
+    }
+
+    /// Its bytes, used or not.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the region belongs to this buffer alone, which is borrowed as long as the slice is.
+        unsafe { self.bytes.bytes_mut(0, LONGEST_SUPER_FRAME) }
+    }
+
+    /// Copies the super-frame to the beginning of `into`.
+    fn copy_to(&self, into: &mut [u8]) {
+        // SAFETY: as in `bytes`; nothing writes while this is borrowed.
+        into[..self.len].copy_from_slice(unsafe { self.bytes.bytes(0, self.len) });
     }
 }
 
@@ -219,10 +236,10 @@ impl Crew {
     ///
     /// # Errors
     /// The kernel gives no descriptor for a wakeup.
-    pub(crate) fn new(count: usize) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn new(count: usize) -> io::Result<Arc<Self>> {
         let workers = (0..count)
             .map(|_| Ok(Arc::new(WorkerState { signal: Signal::new()?, ..WorkerState::default() })))
-            .collect::<std::io::Result<_>>()?;
+            .collect::<io::Result<_>>()?;
         Ok(Arc::new(Self {
             hub: Signal::new()?,
             stop: AtomicBool::new(false),
@@ -412,16 +429,19 @@ pub(crate) fn memory_bytes(workers: usize) -> usize {
 }
 
 /// Makes the rings between the data thread and the workers of `crew`.
-pub(crate) fn rings(crew: &Arc<Crew>) -> ([HubPort; 2], Vec<WorkerEnd>) {
+///
+/// # Errors
+/// There is no memory for buffers.
+pub(crate) fn rings(crew: &Arc<Crew>) -> io::Result<([HubPort; 2], Vec<WorkerEnd>)> {
     let mut ports = [Side::Input, Side::Output].map(|side| HubPort::new(side, Arc::clone(crew)));
     let ends = crew.workers.iter().map(|state| {
         let (lend, lent) = RingBuffer::new(LENT);
         let (returned, back) = RingBuffer::new(OF_WORKER as usize);
         let [input, output] = &mut ports;
-        let lanes = [input.add_lane(), output.add_lane()];
+        let lanes = [input.add_lane()?, output.add_lane()?];
         input.add_frames(lend, back);
-        WorkerEnd { lanes, lent, returned, state: Arc::clone(state), crew: Arc::clone(crew) }
+        Ok(WorkerEnd { lanes, lent, returned, state: Arc::clone(state), crew: Arc::clone(crew) })
     });
-    let ends = ends.collect();
-    (ports, ends)
+    let ends = ends.collect::<io::Result<_>>()?;
+    Ok((ports, ends))
 }

@@ -19,7 +19,7 @@ const WINDOW: u32 = 23;
 /// Time for which an idle leaf may send at once, in ns: 2 ms.
 const DEPTH: u64 = 2_000_000;
 
-/// Default time without a turn of the data thread after which workers forward by themselves.
+/// Time without a turn of a data thread that never sleeps after which workers forward by themselves.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(1);
 
 /// Packets and bytes, counted by several threads.
@@ -65,7 +65,7 @@ impl Pace {
             1 => self.bytes.load(Ordering::Relaxed),
             _ => 0,
         };
-        let last = u128::from(bytes) * 1_000_000_000 >> WINDOW;
+        let last = (u128::from(bytes) * 1_000_000_000) >> WINDOW;
         self.guarantee.max(last as u64).max(1)
     }
 }
@@ -163,8 +163,8 @@ impl Sortings {
 
     /// Bytes that they take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let of_each = |sorting: &Box<Sorting>| sorting.classifier.memory_bytes() + size_of::<Sorting>();
-        let classifiers = self.of_workers.iter().flatten().map(of_each);
+        let of_each = |sorting: &Sorting| sorting.classifier.memory_bytes() + size_of::<Sorting>();
+        let classifiers = self.of_workers.iter().flatten().map(Box::as_ref).map(of_each);
         classifiers.sum::<usize>() + self.paces.classes.len() * size_of::<Pace>()
     }
 }

@@ -96,15 +96,17 @@ impl HubPort {
         }
     }
 
-    pub(super) fn add_lane(&mut self) -> Lane {
+    pub(super) fn add_lane(&mut self) -> io::Result<Lane> {
         let (arrived, arrivals) = RingBuffer::new(ARRIVALS);
         let (joined, supers) = RingBuffer::new(SUPERS);
         let (mut spare, buffers) = RingBuffer::new(SUPERS);
-        (0..SUPERS).for_each(|_| drop(spare.push(SuperBuffer::new())));
+        for _ in 0..SUPERS {
+            let _ = spare.push(SuperBuffer::new()?);
+        }
         let (sending, to_send) = RingBuffer::new(SENDING);
         let (outcome, settled) = RingBuffer::new(MOST_UNSETTLED);
         self.lanes.push(Ends { arrivals, supers, spare, sending, settled, unsettled: 0, untold: false });
-        Lane { arrivals: arrived, supers: joined, spare: buffers, sending: to_send, settled: outcome }
+        Ok(Lane { arrivals: arrived, supers: joined, spare: buffers, sending: to_send, settled: outcome })
     }
 
     pub(super) fn add_frames(&mut self, lend: Producer<u32>, back: Consumer<u32>) {
@@ -175,7 +177,7 @@ impl HubPort {
         for (Frames { lend, .. }, state) in frames.iter_mut().zip(&crew.workers) {
             let has = state.lent.load(Ordering::Relaxed);
             // Several at a time.
-            if has > LENT / 2 && has > 0 {
+            if has > LENT / 2 {
                 continue;
             }
             let mut more = 0;
@@ -264,7 +266,7 @@ impl Backend for HubPort {
 
     fn fetch(&mut self, _: &FramePool, _: u32, number: u8, into: &mut [u8]) -> Result<bool, BackendError> {
         let (_, buffer) = &self.announced[number as usize];
-        into[..buffer.len].copy_from_slice(&buffer.bytes[..buffer.len]);
+        buffer.copy_to(into);
         // A super-frame that the kernel has lost is empty.
         Ok(buffer.len > 0)
     }

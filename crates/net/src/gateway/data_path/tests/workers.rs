@@ -36,7 +36,7 @@ impl Hub {
             let crew = Crew::new(count).unwrap();
             let backends = (0..count).map(|_| [VirtualLink::default(), VirtualLink::default()]).collect();
             let common = Common { clock: hands.clone(), pacing: Pacing::Busy, reverse, desk: Some(Arc::clone(&desk)) };
-            let (ports, made) = make(&crew, backends, pool, &common);
+            let (ports, made) = make(&crew, backends, pool, &common).unwrap();
             workers = made;
             ports
         });
