@@ -132,8 +132,8 @@ pub struct GatewayConfig {
     pub cores: Cores,
     /// True if `cores` overrides the link file's, also after a reload.
     pub cores_asked: bool,
-    /// Time without a turn of the data thread after which workers forward by themselves. Default: 1 ms if threads never
-    /// sleep ([`Pacing::Busy`]), otherwise as long as lost time is made up for.
+    /// Time without a turn of the data thread after which workers forward by themselves. By default as long as lost time is
+    /// made up for.
     pub worker_patience: Option<Nanos>,
     /// True if frames from the output are forwarded to the input, unshaped.
     pub reverse: bool,
@@ -285,11 +285,7 @@ impl GatewayConfig {
     /// Time without a turn of the data thread after which workers forward by themselves. A thread that shares its
     /// processor loses it for some milliseconds now and then; packets that pass it meanwhile change their order.
     pub(crate) fn patience(&self) -> Nanos {
-        let default = match self.pacing {
-            Pacing::Busy => workers::PATIENCE,
-            Pacing::Precise | Pacing::Eco => self.catch_up.unwrap_or(DEFAULT_CATCH_UP).max(workers::PATIENCE),
-        };
-        self.worker_patience.unwrap_or(default)
+        self.worker_patience.or(self.catch_up).unwrap_or(DEFAULT_CATCH_UP).max(workers::PATIENCE)
     }
 
     /// Lengths on its link.

@@ -33,6 +33,8 @@ const COUNT: Nanos = Nanos::from_millis(5);
 const NAP: Nanos = Nanos::from_micros(50);
 /// Longest sleep.
 const LONGEST: Nanos = Nanos::from_millis(50);
+/// Time between two turns from which a worker has paused.
+const PAUSE: Nanos = Nanos::from_millis(100);
 
 /// One interface of a worker.
 struct Served<B> {
@@ -83,6 +85,9 @@ pub(super) struct Worker<B, C> {
     /// For super-frames that it forwards by itself.
     buffer: Box<SuperBuffer>,
     list: Vec<u32>,
+    /// Time of its last turn, and the first after its last pause: the data thread may have paused with it.
+    turned: Nanos,
+    awake_since: Nanos,
     next_count: Nanos,
 }
 
@@ -159,6 +164,8 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
             fragments: Fragments::new(),
             buffer: SuperBuffer::new()?,
             list: Vec::with_capacity(2 * BATCH),
+            turned: Nanos::ZERO,
+            awake_since: Nanos::ZERO,
             next_count: Nanos::ZERO,
         })
     };
@@ -203,6 +210,10 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         if let Some(sorting) = self.desk.as_ref().and_then(|desk| desk.take(self.number, self.generation())) {
             self.sorting = Some(sorting);
         }
+        if now.saturating_sub(self.turned) > PAUSE {
+            self.awake_since = now;
+        }
+        self.turned = now;
         let mut moved = false;
         for side in [Side::Input, Side::Output] {
             moved |= self.receive(side, now);
@@ -244,7 +255,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     /// Hands received frames to the data thread; or to the other interface, if the data thread makes no turn.
     fn receive(&mut self, side: Side, now: Nanos) -> bool {
         let epoch = self.end.crew.epoch();
-        let stopped = self.desk.as_ref().and_then(|desk| self.end.crew.stopped(now, desk.patience));
+        let stopped = self.desk.as_ref().and_then(|desk| self.end.crew.stopped(now, self.awake_since, desk.patience));
         let Self { view, end, input, output, arrivals, .. } = self;
         let (served, other) = match side {
             Side::Input => (input, output),
@@ -281,7 +292,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             Side::Input => &input.backend,
             Side::Output => &output.backend,
         };
-        if count < room && !backend.has_more() && view.free() > 0 && stopped.is_none() {
+        if count == 0 && room > 0 && !backend.has_more() && view.free() > 0 && stopped.is_none() {
             state.set_drained(side, epoch);
         }
         state.set_flooded(side, count == room && backend.is_flooded());

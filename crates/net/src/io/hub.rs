@@ -30,6 +30,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::io::backend::{
     Arrival, BATCH, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Settled, Sorted,
 };
+use crate::io::hub::port::Stock;
 pub(crate) use crate::io::hub::port::{HubPort, Sockets};
 pub(crate) use crate::io::hub::signal::Signal;
 use crate::io::sys::Region;
@@ -40,7 +41,7 @@ const LENT: usize = 4 * BATCH;
 /// Received frames on the way from a worker, at most.
 const ARRIVALS: usize = 8 * BATCH;
 /// Super-frames on the way from a worker, at most.
-const SUPERS: usize = 16;
+const SUPERS: usize = BATCH / 2;
 /// Frames on the way to a worker for sending, at most; it holds as many more.
 pub(crate) const SENDING: usize = BATCH;
 
@@ -286,10 +287,12 @@ impl Crew {
         self.workers.iter().for_each(|worker| worker.signal.wake());
     }
 
-    /// Returns the time of the data thread's last turn if it has made none for `patience`, though it does not sleep.
-    pub(crate) fn stopped(&self, now: Nanos, patience: Nanos) -> Option<Nanos> {
+    /// Returns the time of the data thread's last turn if it has made none for `patience` and since `awake_since`, though
+    /// it does not sleep.
+    pub(crate) fn stopped(&self, now: Nanos, awake_since: Nanos, patience: Nanos) -> Option<Nanos> {
         let beat = self.beat.load(Ordering::Relaxed);
-        let is_late = !self.hub.is_asleep() && now.saturating_sub(Nanos(beat)) > patience;
+        let waited = now.saturating_sub(Nanos(beat).max(awake_since));
+        let is_late = !self.hub.is_asleep() && waited > patience;
         (beat > 0 && (is_late || self.alone.load(Ordering::Relaxed))).then_some(Nanos(beat))
     }
 
@@ -433,13 +436,14 @@ pub(crate) fn memory_bytes(workers: usize) -> usize {
 /// # Errors
 /// There is no memory for buffers.
 pub(crate) fn rings(crew: &Arc<Crew>) -> io::Result<([HubPort; 2], Vec<WorkerEnd>)> {
-    let mut ports = [Side::Input, Side::Output].map(|side| HubPort::new(side, Arc::clone(crew)));
+    let stock = Arc::new(Mutex::new(Stock::default()));
+    let mut ports = [Side::Input, Side::Output].map(|side| HubPort::new(side, Arc::clone(crew), Arc::clone(&stock)));
     let ends = crew.workers.iter().map(|state| {
         let (lend, lent) = RingBuffer::new(LENT);
         let (returned, back) = RingBuffer::new(OF_WORKER as usize);
         let [input, output] = &mut ports;
         let lanes = [input.add_lane()?, output.add_lane()?];
-        input.add_frames(lend, back);
+        lock(&stock).add(lend, back);
         Ok(WorkerEnd { lanes, lent, returned, state: Arc::clone(state), crew: Arc::clone(crew) })
     });
     let ends = ends.collect::<io::Result<_>>()?;

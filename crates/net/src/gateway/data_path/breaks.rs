@@ -1,6 +1,7 @@
 //! Work on the data path between turns: dropping frames that are too old, and replacing interfaces.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlink_core::{Driver, Nanos, Packet, Scheduler};
 use fairlink_report::DropCause;
@@ -15,6 +16,8 @@ use crate::io::clock::Clock;
 
 /// Maximum number of batches that are fetched to be dropped. No socket buffer holds as many frames.
 const MOST: usize = 4096;
+/// Pause while workers have not handed over all frames.
+const NAP: Duration = Duration::from_micros(20);
 
 impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     /// Drops all frames from before a pause of the data thread, during which the kernel forwarded frames. They are in
@@ -29,7 +32,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         for _ in 0..MOST {
             match self.fetch(now, &mut Vec::new()).0 {
                 0 if !self.input.has_more() && self.input.is_drained() => break,
-                0 => std::thread::yield_now(),
+                0 => std::thread::sleep(NAP),
                 fetched => count += fetched as u64,
             }
         }
@@ -46,8 +49,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             count += fetched as u64;
             self.note(received.err());
-            if fetched == 0 && !self.output.has_more() && self.output.is_drained() {
-                break;
+            if fetched == 0 && !self.output.has_more() {
+                if self.output.is_drained() {
+                    break;
+                }
+                std::thread::sleep(NAP);
             }
         }
         if let Some(stats) = &mut self.reverse {
@@ -86,7 +92,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                 if self.input.is_drained() && (self.reverse.is_none() || self.output.is_drained()) {
                     return;
                 }
-                std::thread::yield_now();
+                std::thread::sleep(NAP);
             }
             self.arrivals.drain(..).for_each(|arrival| self.pool.give_back(arrival.frame));
         }

@@ -19,7 +19,7 @@ const WINDOW: u32 = 23;
 /// Time for which an idle leaf may send at once, in ns: 2 ms.
 const DEPTH: u64 = 2_000_000;
 
-/// Time without a turn of a data thread that never sleeps after which workers forward by themselves.
+/// Shortest time without a turn of the data thread after which workers forward by themselves.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(1);
 
 /// Packets and bytes, counted by several threads.

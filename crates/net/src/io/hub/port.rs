@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use fairlink_core::Nanos;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -31,10 +31,25 @@ struct Ends {
     untold: bool,
 }
 
-/// The rings for frames of one worker. The input has them for both interfaces.
+/// The rings for frames of one worker.
 struct Frames {
     lend: Producer<u32>,
     back: Consumer<u32>,
+}
+
+/// The rings for frames of all workers, which both interfaces use: the data thread alone.
+#[derive(Default)]
+pub(super) struct Stock {
+    of_workers: Vec<Frames>,
+    /// Frames that came back before their outcome was counted.
+    early: Vec<u32>,
+}
+
+impl Stock {
+    pub(super) fn add(&mut self, lend: Producer<u32>, back: Consumer<u32>) {
+        self.of_workers.push(Frames { lend, back });
+        self.early.reserve(2 * MOST_UNSETTLED);
+    }
 }
 
 /// One interface behind workers; see [`crate::io::hub`].
@@ -42,9 +57,7 @@ pub(crate) struct HubPort {
     side: Side,
     crew: Arc<Crew>,
     lanes: Vec<Ends>,
-    frames: Vec<Frames>,
-    /// Frames that came back before their outcome was counted.
-    early: Vec<u32>,
+    stock: Arc<Mutex<Stock>>,
     /// The worker whose frames come first in the next reception.
     first: usize,
     /// Super-frames of the last reception, with the numbers of their workers.
@@ -76,14 +89,13 @@ pub(crate) struct Sockets {
 }
 
 impl HubPort {
-    pub(super) fn new(side: Side, crew: Arc<Crew>) -> Self {
+    pub(super) fn new(side: Side, crew: Arc<Crew>, stock: Arc<Mutex<Stock>>) -> Self {
         let workers = crew.workers.len();
         Self {
             side,
             crew,
             lanes: Vec::with_capacity(workers),
-            frames: Vec::with_capacity(workers),
-            early: Vec::with_capacity(2 * MOST_UNSETTLED * workers),
+            stock,
             first: 0,
             announced: Vec::with_capacity(BATCH),
             order: VecDeque::with_capacity(MOST_UNSETTLED * workers),
@@ -107,10 +119,6 @@ impl HubPort {
         let (outcome, settled) = RingBuffer::new(MOST_UNSETTLED);
         self.lanes.push(Ends { arrivals, supers, spare, sending, settled, unsettled: 0, untold: false });
         Ok(Lane { arrivals: arrived, supers: joined, spare: buffers, sending: to_send, settled: outcome })
-    }
-
-    pub(super) fn add_frames(&mut self, lend: Producer<u32>, back: Consumer<u32>) {
-        self.frames.push(Frames { lend, back });
     }
 
     /// Starts the workers, once for both interfaces.
@@ -173,8 +181,8 @@ impl HubPort {
 
     /// Lends empty frames to the workers.
     fn lend(&mut self, pool: &mut FramePool) {
-        let Self { crew, frames, .. } = self;
-        for (Frames { lend, .. }, state) in frames.iter_mut().zip(&crew.workers) {
+        let Self { crew, stock, .. } = self;
+        for (Frames { lend, .. }, state) in lock(stock).of_workers.iter_mut().zip(&crew.workers) {
             let has = state.lent.load(Ordering::Relaxed);
             // Several at a time.
             if has > LENT / 2 {
@@ -339,7 +347,8 @@ impl Backend for HubPort {
     }
 
     fn reclaim(&mut self, pool: &mut FramePool) {
-        let Self { crew, frames, early, .. } = self;
+        let Self { crew, stock, .. } = self;
+        let Stock { of_workers, early } = &mut *lock(stock);
         let mut take_back = |frame: u32| {
             if pool.is_read(frame) {
                 return false;
@@ -351,7 +360,7 @@ impl Backend for HubPort {
             true
         };
         early.retain(|&frame| !take_back(frame));
-        for Frames { back, .. } in frames {
+        for Frames { back, .. } in of_workers {
             let count = back.slots();
             let Ok(chunk) = back.read_chunk(count) else { continue };
             early.extend(chunk.into_iter().filter(|&frame| !take_back(frame)));
@@ -418,8 +427,9 @@ impl Backend for HubPort {
         for ends in &mut self.lanes {
             while ends.arrivals.pop().is_ok() {}
         }
-        self.early.clear();
-        for Frames { back, .. } in &mut self.frames {
+        let Stock { of_workers, early } = &mut *lock(&self.stock);
+        early.clear();
+        for Frames { back, .. } in of_workers {
             while back.pop().is_ok() {}
         }
         self.crew.lent.store(0, Ordering::Relaxed);

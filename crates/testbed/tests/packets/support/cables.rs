@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use fairlink_config::matching::Match;
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, registry};
+use fairlink_core::{
+    ClassConfig, ClassId, Cores, Hierarchy, LinkConfig, Nanos, QueueLimits, Rate, Share, Split, registry,
+};
 use fairlink_net::{BackendChoice, Gateway, GatewayConfig, Headers, Processor};
 use fairlink_testbed::{GeneratorConfig, Lanes, PrivateNamespace, lay_cables};
 use fairlink_traffic::{Model, PacketSize, SourceSpec};
@@ -32,7 +34,19 @@ pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     config.matches = vec![(ClassId(1), parse("udp dst port 5001")), (ClassId(2), parse("udp dst port 5002"))];
     config.processor = Processor::Any;
     config.backend = backend();
+    (config.cores, config.cores_asked) = (cores(), true);
     config
+}
+
+/// Environment variable with the number of cores of gateways; absent for one.
+pub(crate) const CORES: &str = "FAIRLINK_TEST_CORES";
+
+/// The cores of each gateway of this test.
+pub(crate) fn cores() -> Cores {
+    match std::env::var(CORES).map(|cores| cores.parse().expect("a number of cores")) {
+        Ok(count) => Cores { count, split: Split::Hub },
+        Err(_) => Cores::ONE,
+    }
 }
 
 /// Environment variable with the backend of gateways; absent for packet sockets.

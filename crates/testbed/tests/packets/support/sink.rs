@@ -49,7 +49,7 @@ impl Sink {
         let mut arrivals = Vec::new();
         // A frame of the pool stays for the packets of super-frames.
         socket.receive(pool, Nanos::ZERO, 32, &mut arrivals).unwrap();
-        for Arrival { frame, len, condition } in arrivals {
+        for Arrival { frame, len, condition, .. } in arrivals {
             match condition {
                 Condition::Super(number) => {
                     *joined += 1;
