@@ -7,7 +7,7 @@ use std::time::Duration;
 use fairlink_core::{Nanos, Scheduler, Wake};
 
 use crate::gateway::claim::Claim;
-use crate::gateway::fail_open::Hold;
+use crate::gateway::fail_open::{Hold, STALE};
 use crate::gateway::liveness;
 use crate::gateway::log::LogEvent;
 use crate::gateway::open_error::OpenError;
@@ -47,6 +47,13 @@ impl Gateway {
             hold.beat(now);
             self.data_path.forget();
         }
+    }
+
+    /// Starts the workers, if there are any. Where the gateway fails open, the kernel forwards after a while.
+    pub(super) fn start_workers(&self) {
+        let margin = Nanos(STALE.0 / 6);
+        let alone_for = if self.held.hold.is_some() { STALE.saturating_sub(margin) } else { Nanos::MAX };
+        self.data_path.start(alone_for);
     }
 
     /// Begins a turn at `now` and sets the heartbeat. If the kernel forwarded frames during a pause, older frames are
@@ -230,8 +237,8 @@ impl Gateway {
         input.inherit(&mut self.data_path.input);
         output.inherit(&mut self.data_path.output);
         self.data_path.open_ports(input, output);
-        self.data_path.start();
         self.held = held;
+        self.start_workers();
         if let Some(hold) = &self.held.hold {
             hold.keep_by(&self.keeper);
         }

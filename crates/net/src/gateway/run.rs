@@ -134,7 +134,7 @@ impl Gateway {
             let _ = sys::pin_thread(processor);
         }
         pacing::wake_punctually();
-        self.data_path.start();
+        self.start_workers();
         let mut time = Time { start: self.data_path.clock.now(), slept: 0, spun: 0, processor: clock::thread_cpu_ns() };
         self.liveness.begin(time.start);
         self.begin_taking();

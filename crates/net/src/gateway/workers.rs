@@ -287,6 +287,9 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             }
         }
         self.arrivals = arrivals;
+        if stopped.is_none() {
+            self.end.state.took(count);
+        }
         let Self { view, end: WorkerEnd { state, crew, .. }, input, output, .. } = self;
         let backend = match side {
             Side::Input => &input.backend,

@@ -237,6 +237,9 @@ pub trait Backend {
     /// Begins to find out whether all frames that are in the kernel now were handed over ([`Backend::is_drained`]).
     fn begin_drain(&mut self) {}
 
+    /// Ends that.
+    fn end_drain(&mut self) {}
+
     /// Returns true if all frames that were in the kernel at the last [`Backend::begin_drain`] were handed over. For a
     /// backend that fetches by itself that is so when it has no more.
     fn is_drained(&self) -> bool {

@@ -133,7 +133,7 @@ pub(crate) struct WorkerState {
     sides: [SideState; 2],
     /// Times that frames had to wait for an interface.
     busy: AtomicU64,
-    /// Frames for reception that were lent to it and did not arrive; the data thread counts.
+    /// Frames for reception that it has.
     lent: AtomicUsize,
     notes: Mutex<Vec<String>>,
 }
@@ -173,6 +173,11 @@ impl WorkerState {
     /// Reports that the kernel's buffer was empty at some time after `epoch` began, and that all of it is in the ring.
     pub(crate) fn set_drained(&self, side: Side, epoch: u64) {
         self.side(side).drained.store(epoch, Ordering::Release);
+    }
+
+    /// Reports that `count` frames for reception were filled and handed over.
+    pub(crate) fn took(&self, count: usize) {
+        self.lent.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Reports a failure of the interface.
@@ -217,6 +222,10 @@ pub(crate) struct Crew {
     beat: AtomicU64,
     /// True if the data thread makes no turn any more.
     alone: AtomicBool,
+    /// True while the data thread drops all that workers have, so that they must not forward it.
+    drains: AtomicBool,
+    /// Time in ns from the last turn of the data thread for which workers may forward by themselves.
+    window: AtomicU64,
     /// Number of the last request to look whether the kernel's buffers are empty.
     epoch: AtomicU64,
     pub(crate) workers: Vec<Arc<WorkerState>>,
@@ -246,6 +255,8 @@ impl Crew {
             stop: AtomicBool::new(false),
             beat: AtomicU64::new(0),
             alone: AtomicBool::new(false),
+            drains: AtomicBool::new(false),
+            window: AtomicU64::new(u64::MAX),
             epoch: AtomicU64::new(0),
             workers,
             lent: AtomicUsize::new(0),
@@ -287,13 +298,21 @@ impl Crew {
         self.workers.iter().for_each(|worker| worker.signal.wake());
     }
 
-    /// Returns the time of the data thread's last turn if it has made none for `patience` and since `awake_since`, though
-    /// it does not sleep.
+    /// Limits the time from the last turn of the data thread for which workers may forward by themselves. After that the
+    /// kernel forwards the same frames.
+    pub(crate) fn set_window(&self, window: Nanos) {
+        self.window.store(window.0, Ordering::Relaxed);
+    }
+
+    /// Returns the time of the data thread's last turn if workers have to forward by themselves: it has made none for
+    /// `patience` and since `awake_since`, though it does not sleep.
     pub(crate) fn stopped(&self, now: Nanos, awake_since: Nanos, patience: Nanos) -> Option<Nanos> {
-        let beat = self.beat.load(Ordering::Relaxed);
-        let waited = now.saturating_sub(Nanos(beat).max(awake_since));
-        let is_late = !self.hub.is_asleep() && waited > patience;
-        (beat > 0 && (is_late || self.alone.load(Ordering::Relaxed))).then_some(Nanos(beat))
+        let beat = Nanos(self.beat.load(Ordering::Relaxed));
+        let is_late = !self.hub.is_asleep()
+            && now.saturating_sub(beat.max(awake_since)) > patience
+            && now.saturating_sub(beat).0 < self.window.load(Ordering::Relaxed)
+            && !self.drains.load(Ordering::Relaxed);
+        (beat > Nanos::ZERO && (is_late || self.alone.load(Ordering::Relaxed))).then_some(beat)
     }
 
     /// Has the data thread make a turn, from `now` on.

@@ -133,13 +133,6 @@ impl RealPort {
         either!(self, port => port.is_empty())
     }
 
-    /// Starts the workers, if there are any.
-    pub(crate) fn start(&self) {
-        if let Self::Hub(port) = self {
-            port.start();
-        }
-    }
-
     /// Ends the workers, if there are any. What they report is still to be settled.
     pub(crate) fn end(&mut self) {
         if let Self::Hub(port) = self {
@@ -230,6 +223,10 @@ impl Backend for RealPort {
 
     fn begin_drain(&mut self) {
         either!(self, port => port.begin_drain());
+    }
+
+    fn end_drain(&mut self) {
+        either!(self, port => port.end_drain());
     }
 
     fn is_drained(&self) -> bool {

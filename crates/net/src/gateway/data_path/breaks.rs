@@ -30,6 +30,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.discarding = true;
         self.input.begin_drain();
         for _ in 0..MOST {
+            // Workers see that this thread makes turns.
+            let now = self.clock.now();
             match self.fetch(now, &mut Vec::new()).0 {
                 0 if !self.input.has_more() && self.input.is_drained() => break,
                 0 => std::thread::sleep(NAP),
@@ -40,7 +42,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.output.begin_drain();
         for _ in 0..if self.reverse.is_some() { MOST } else { 0 } {
             let Some(stats) = &mut self.reverse else { break };
-            let received = self.output.receive(&mut self.pool, now, BATCH, &mut self.arrivals);
+            let received = self.output.receive(&mut self.pool, self.clock.now(), BATCH, &mut self.arrivals);
             let fetched = self.arrivals.len();
             for arrival in self.arrivals.drain(..) {
                 stats.received.count(arrival.len);
@@ -70,6 +72,7 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             self.pool.give_back(handle as u32);
         }
+        self.input.end_drain();
         driver.scheduler_mut().purge(now, self);
         count
     }
@@ -90,12 +93,13 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             let more = self.input.has_more() || self.reverse.is_some() && self.output.has_more();
             if self.arrivals.len() == before && !more {
                 if self.input.is_drained() && (self.reverse.is_none() || self.output.is_drained()) {
-                    return;
+                    break;
                 }
                 std::thread::sleep(NAP);
             }
             self.arrivals.drain(..).for_each(|arrival| self.pool.give_back(arrival.frame));
         }
+        self.input.end_drain();
     }
 
     /// Returns the present state of both directions. `next` is when the scheduler may send, if it has packets.
@@ -145,9 +149,12 @@ impl RealPath {
         Within { pool: &self.pool, clock: self.clock, desk: self.desk.as_ref().map(|end| Arc::clone(&end.desk)) }
     }
 
-    /// Starts the workers of the interfaces, if there are any.
-    pub(crate) fn start(&self) {
-        self.input.start();
+    /// Starts the workers of the interfaces, if there are any. For `alone_for` from a turn they may forward by themselves.
+    pub(crate) fn start(&self, alone_for: Nanos) {
+        if let Some(crew) = self.input.crew() {
+            crew.set_window(alone_for);
+            crew.start();
+        }
     }
 
     /// Ends the workers of the interfaces, if there are any, and counts what they report.

@@ -121,11 +121,6 @@ impl HubPort {
         Ok(Lane { arrivals: arrived, supers: joined, spare: buffers, sending: to_send, settled: outcome })
     }
 
-    /// Starts the workers, once for both interfaces.
-    pub(crate) fn start(&self) {
-        self.crew.start();
-    }
-
     /// Continues the counters of the port before this one.
     pub(crate) fn inherit(&mut self, before: BackendCounters) {
         self.before = before;
@@ -136,7 +131,7 @@ impl HubPort {
         // What was found is so of the time of the last call.
         let was = self.empties && self.is_drained();
         if was || !self.empties {
-            self.begin_drain();
+            self.ask();
             self.empties = true;
         }
         was
@@ -166,6 +161,12 @@ impl HubPort {
     pub(crate) fn end(&mut self) {
         self.crew.end();
         self.ended = true;
+    }
+
+    /// Asks the workers whether the kernel's buffers are empty.
+    fn ask(&mut self) {
+        self.crew.ask();
+        self.asked = self.crew.epoch();
     }
 
     fn states(&self) -> impl Iterator<Item = &Arc<WorkerState>> {
@@ -225,7 +226,6 @@ impl HubPort {
             };
             out.push(Arrival { frame, len, condition, sorted });
         }
-        crew.workers[lane].lent.fetch_sub(count, Ordering::Relaxed);
         crew.lent.fetch_sub(count, Ordering::Relaxed);
     }
 }
@@ -396,8 +396,12 @@ impl Backend for HubPort {
     }
 
     fn begin_drain(&mut self) {
-        self.crew.ask();
-        self.asked = self.crew.epoch();
+        self.crew.drains.store(true, Ordering::Relaxed);
+        self.ask();
+    }
+
+    fn end_drain(&mut self) {
+        self.crew.drains.store(false, Ordering::Relaxed);
     }
 
     fn is_drained(&self) -> bool {
@@ -414,7 +418,7 @@ impl Backend for HubPort {
             }
             Some(_) => None,
             None => {
-                self.begin_drain();
+                self.ask();
                 self.mark = Some(admitted);
                 None
             }
