@@ -111,7 +111,14 @@ struct Shared {
     /// True if the slot holds a requested tap.
     tap_ordered: AtomicBool,
     tap: Mutex<TraceSlot>,
+    /// Time in ns for which the data thread shall stand still after its next turn; [`PANIC`] if it shall panic.
+    #[cfg(any(test, feature = "testing"))]
+    disturbance: AtomicU64,
 }
+
+/// A disturbance of [`Remote::disturb`] without an end.
+#[cfg(any(test, feature = "testing"))]
+const PANIC: u64 = u64::MAX;
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Answer> {
@@ -186,6 +193,13 @@ impl Prepared<'_> {
 }
 
 impl Remote {
+    /// Has the data thread stand still for so long, or panic if no time is given: for tests of what happens then.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn disturb(&self, time: Option<Duration>) {
+        let time = time.map_or(PANIC, |time| time.as_nanos() as u64);
+        self.0.disturbance.store(time, Ordering::Relaxed);
+    }
+
     /// Requests a snapshot without waiting for it.
     pub(crate) fn ask(&self) -> Ticket {
         self.0.bring_memory();
@@ -372,6 +386,8 @@ impl Publisher {
             order_done: Condvar::new(),
             tap_ordered: AtomicBool::new(false),
             tap: Mutex::default(),
+            #[cfg(any(test, feature = "testing"))]
+            disturbance: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared), generation, answered: 0, copying: None }
     }
@@ -386,6 +402,22 @@ impl Publisher {
         let publisher = Self::new(generation);
         *publisher.shared.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(present));
         publisher
+    }
+
+    /// Stands still, or panics, if a test wants it ([`Remote::disturb`]).
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn be_disturbed(&self) {
+        match self.shared.disturbance.swap(0, Ordering::Relaxed) {
+            0 => {}
+            PANIC => panic!("as a test wants it"),
+            time => {
+                // Not asleep, as a thread that is stuck.
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_nanos(time) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
     }
 
     /// Returns true if a change is requested.

@@ -239,6 +239,8 @@ impl Gateway {
 
     /// Serves pending requests between turns.
     pub(super) fn answer(&mut self, time: &Time) {
+        #[cfg(any(test, feature = "testing"))]
+        self.publisher.be_disturbed();
         if self.publisher.is_asked() {
             self.copy_on(self.data_path.clock.now(), time);
         }

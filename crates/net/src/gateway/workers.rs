@@ -353,11 +353,12 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             Side::Input => sorted.map(|sorted| sorted.class),
             Side::Output => None,
         };
+        let depth = desk.as_ref().map_or(Nanos::ZERO, |desk| desk.depth);
         let mut own = Own { frame, class, len };
         let mut pass = |view: &mut FramePool, own: Own| {
             let admitted = match (own.class, sorting.as_deref()) {
                 (Some(class), Some(Sorting { paces, .. })) => {
-                    paces.admits(now, stopped, class, paces.accounted(own.len))
+                    paces.admits((now, stopped), depth, class, paces.accounted(own.len))
                 }
                 _ => side == Side::Output,
             };

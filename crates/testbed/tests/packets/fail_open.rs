@@ -14,7 +14,7 @@ use fairlink_testbed::{PrivateNamespace, lay_cables};
 use crate::cables::cables;
 use crate::ends::{Ends, Outcome};
 use crate::faulty::{Running, dropped, tell, times};
-use crate::{cables, faulty, over_xdp, support};
+use crate::{cables, faulty, support, variants};
 
 pub(crate) fn main() -> ExitCode {
     if let Some(code) = faulty::as_gateway() {
@@ -34,7 +34,7 @@ pub(crate) fn main() -> ExitCode {
     ];
     support::main_also(
         tests,
-        over_xdp::over_af_xdp(&[
+        variants::over_af_xdp_and_on_two_cores(&[
             "frames_pass_after_a_kill",
             "frames_pass_while_the_process_is_stopped_and_none_is_doubled",
             "frames_pass_while_the_data_thread_stalls_and_none_is_doubled",

@@ -23,7 +23,7 @@ use fairlink_traffic::{Model, PacketSize};
 use crate::cables::{cables, config, generator, over_af_xdp, parse, rate};
 use crate::raw::send_described;
 use crate::sink::Sink;
-use crate::{over_xdp, support};
+use crate::{support, variants};
 
 pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
@@ -61,7 +61,7 @@ pub(crate) fn main() -> ExitCode {
     ];
     support::main_also(
         tests,
-        over_xdp::over_af_xdp(&[
+        variants::over_af_xdp_and_on_two_cores(&[
             "every_packet_is_accounted_for_classified_and_in_order",
             "memory_stays_within_its_bound_under_ten_times_the_load",
             "vlan_tags_macs_and_ipv6_pass_and_are_classified",

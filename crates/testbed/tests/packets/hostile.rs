@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlink_core::{ClassId, Nanos};
+use fairlink_core::{ClassId, Cores, Nanos};
 use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, BackendChoice, FailOpen, FramePool, FrameTemplate, Gateway, GatewayConfig,
     GatewayStats, Headers, Interface, OffloadPolicy, OpenError, Stamp, interface,
@@ -15,10 +15,10 @@ use fairlink_report::DropCause;
 use fairlink_testbed::{Generator, GeneratorConfig, PrivateNamespace};
 use fairlink_traffic::{Model, PacketSize};
 
-use crate::cables::{cables, config, generator, over_af_xdp, parse, rate};
+use crate::cables::{cables, config, cores, generator, over_af_xdp, parse, rate};
 use crate::raw::{send_raw, tap};
 use crate::through::{through, until};
-use crate::{over_xdp, raw, support};
+use crate::{raw, support, variants};
 
 // Of linux/sockios.h; libc does not have them.
 const SIOCBRADDBR: libc::c_ulong = 0x89a0;
@@ -44,7 +44,7 @@ pub(crate) fn main() -> ExitCode {
     ];
     support::main_also(
         tests,
-        over_xdp::over_af_xdp(&[
+        variants::over_af_xdp_and_on_two_cores(&[
             "a_frame_that_an_interface_never_takes_stops_no_other_in_either_direction",
             "a_full_packet_in_one_or_two_vlan_tags_of_any_kind_passes",
             "ports_that_would_double_frames_or_send_them_round_are_refused",
@@ -74,7 +74,7 @@ fn a_flood(_: &PrivateNamespace) {
         if from == "out" {
             config.backend = BackendChoice::AfPacket;
             (config.own_traffic, config.reverse, config.input) = (true, false, "fl1-out".to_owned());
-            if over_af_xdp() {
+            if over_af_xdp() || cores() != Cores::ONE {
                 continue;
             }
         }

@@ -18,6 +18,7 @@ mod sandbox;
 mod super_frames;
 mod tcp;
 mod traffic;
+mod workers;
 
 mod support;
 
@@ -27,13 +28,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, thread};
 
-use crate::support::{both_ends, cables, ends, faulty, machines, over_xdp, raw, sink, through};
+use crate::support::{both_ends, cables, ends, faulty, machines, raw, sink, through, variants};
 
 /// A name and the function that runs the tests.
 type Suite = (&'static str, fn() -> ExitCode);
 
 /// Longest first, so that none is left to run alone at the end.
-const SUITES: [Suite; 16] = [
+const SUITES: [Suite; 17] = [
     ("fail_open", fail_open::main),
     ("gateway", gateway::main),
     ("super_frames", super_frames::main),
@@ -47,6 +48,7 @@ const SUITES: [Suite; 16] = [
     ("reloads", reloads::main),
     ("af_xdp", af_xdp::main),
     ("traffic", traffic::main),
+    ("workers", workers::main),
     ("fragments", fragments::main),
     ("privileges", privileges::main),
     ("sandbox", sandbox::main),

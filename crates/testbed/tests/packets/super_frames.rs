@@ -20,7 +20,7 @@ use crate::cables::{cables, config, over_af_xdp};
 use crate::raw::{bytes, send_described, tap};
 use crate::sink::Sink;
 use crate::through::{through, until};
-use crate::{over_xdp, raw, support};
+use crate::{raw, support, variants};
 
 pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
@@ -37,7 +37,7 @@ pub(crate) fn main() -> ExitCode {
     ];
     support::main_also(
         tests,
-        over_xdp::over_af_xdp(&[
+        variants::over_af_xdp_and_on_two_cores(&[
             "super_frames_leave_as_the_kernel_itself_would_have_split_them",
             "the_other_direction_splits_super_frames_too",
             "what_the_receiver_has_joined_leaves_as_it_was_sent",

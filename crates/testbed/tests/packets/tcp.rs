@@ -18,7 +18,7 @@ use fairlink_testbed::{
 
 use crate::cables::{backend, cables, over_af_xdp};
 use crate::machines::{between, default_offloads};
-use crate::{over_xdp, support};
+use crate::{support, variants};
 
 pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
@@ -29,7 +29,7 @@ pub(crate) fn main() -> ExitCode {
     ];
     support::main_also(
         tests,
-        over_xdp::over_af_xdp(&[
+        variants::over_af_xdp_and_on_two_cores(&[
             "tcp_with_default_offloads_arrives_as_it_was_sent_in_both_directions",
             "checksums_that_the_interfaces_finish_are_right_in_every_segment",
             "tcp_with_default_offloads_shares_by_guarantees",

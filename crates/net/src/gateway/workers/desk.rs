@@ -16,9 +16,6 @@ use crate::gateway::config::GatewayConfig;
 
 /// Binary logarithm of a window's length in ns.
 const WINDOW: u32 = 23;
-/// Time for which an idle leaf may send at once, in ns: 2 ms.
-const DEPTH: u64 = 2_000_000;
-
 /// Shortest time without a turn of the data thread after which workers forward by themselves.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(1);
 
@@ -91,12 +88,12 @@ impl Paces {
     }
 
     /// Returns true if a packet of `len` accounted bytes of `class` may leave now. The data thread made its last turn at
-    /// `stopped`.
-    pub(super) fn admits(&self, now: Nanos, stopped: Nanos, class: ClassId, len: u32) -> bool {
+    /// `stopped`. A class may send at once what it was allowed in the last `depth`.
+    pub(super) fn admits(&self, (now, stopped): (Nanos, Nanos), depth: Nanos, class: ClassId, len: u32) -> bool {
         let pace = self.of(class);
         let takes = u128::from(len) * 1_000_000_000 / u128::from(pace.rate(stopped));
         let admit = |free_at: u64| {
-            let free_at = free_at.max(now.0.saturating_sub(DEPTH));
+            let free_at = free_at.max(now.saturating_sub(depth).0);
             (len <= self.longest && free_at <= now.0).then(|| free_at.saturating_add(takes as u64))
         };
         pace.free_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit).is_ok()
@@ -177,6 +174,9 @@ pub(crate) struct Desk {
     /// Number of the generation that was posted last.
     posted: AtomicU32,
     pub(super) patience: Nanos,
+    /// Time for which an idle class may send at once: nothing is sent for [`Desk::patience`], and frames have waited for
+    /// longer.
+    pub(super) depth: Nanos,
     /// Frames of the other direction that workers have forwarded.
     back: Tally,
     back_dropped: Tally,
@@ -187,7 +187,7 @@ impl Desk {
     pub(crate) fn new(workers: usize, patience: Nanos) -> Arc<Self> {
         let posts = (0..workers).map(|_| Mutex::new(None)).collect();
         let (posted, back, back_dropped) = (AtomicU32::new(0), Tally::default(), Tally::default());
-        Arc::new(Self { posts, posted, patience, back, back_dropped })
+        Arc::new(Self { posts, posted, patience, depth: Nanos(2 * patience.0), back, back_dropped })
     }
 
     /// Returns true if there is another generation than `present`.

@@ -6,13 +6,14 @@ pub(crate) mod cables;
 pub(crate) mod ends;
 pub(crate) mod faulty;
 pub(crate) mod machines;
-pub(crate) mod over_xdp;
 pub(crate) mod raw;
 pub(crate) mod sink;
 pub(crate) mod through;
+pub(crate) mod variants;
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use fairlink_testbed::{PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
@@ -28,8 +29,8 @@ pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 pub(crate) struct Also {
     /// The variant, such as the backend.
     pub(crate) over: &'static str,
-    /// The variable that selects it in the test's process.
-    pub(crate) variable: &'static str,
+    /// The variable that selects it in the test's process, and its value.
+    pub(crate) variable: (&'static str, &'static str),
     /// Returns the reason, determined once in a new process, why it is not available here.
     pub(crate) why_not: fn(&PrivateNamespace) -> Option<String>,
     /// Names of the tests.
@@ -40,13 +41,13 @@ pub(crate) struct Also {
 /// process was started.
 #[allow(dead_code, reason = "not every suite has a gateway")]
 pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
-    main_also(tests, None)
+    main_also(tests, Vec::new())
 }
 
 /// As [`main`], and runs some of them again.
-pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode {
-    if let (Ok(name), Some(Also { why_not, .. })) = (std::env::var(VARIABLE), also)
-        && name == PROBE
+pub(crate) fn main_also(tests: &'static [Test], also: Vec<Also>) -> ExitCode {
+    if let Ok(name) = std::env::var(VARIABLE)
+        && let Some(Also { why_not, .. }) = also.iter().find(|also| name == also.probe())
     {
         match enter_private_namespace().map_err(|why| why.to_string()).map(|namespace| why_not(&namespace)) {
             Ok(None) => {}
@@ -74,13 +75,14 @@ pub(crate) fn main_also(tests: &'static [Test], also: Option<Also>) -> ExitCode 
     let mut trials: Vec<_> = tests.iter().map(|&(name, _)| trial(name)).collect();
     for (also, &name) in also.iter().flat_map(|also| also.tests.iter().map(move |name| (*also, name))) {
         assert!(tests.iter().any(|&(known, _)| known == name), "there is no test {name}");
-        trials.push(Trial::test(format!("{name}_over_{}", also.over), move || {
-            if let Some(why) = PROBED.get_or_init(probe) {
-                println!("\nSKIPPED: no {} here: {why}", also.over);
+        trials.push(Trial::test(format!("{name}_{}", also.over), move || {
+            if let Some(why) = also.why_not_here() {
+                println!("\nSKIPPED: {name} {}: {why}", also.over);
                 return Ok(());
             }
             let mut command = Command::new(std::env::current_exe()?);
-            command.env(VARIABLE, name).env(also.variable, also.over);
+            let (variable, value) = also.variable;
+            command.env(VARIABLE, name).env(variable, value);
             run(command)
         }));
     }
@@ -107,12 +109,24 @@ pub(crate) fn in_user_namespaces(tests: &[&str]) {
     }
 }
 
-/// The name of the process that determines availability.
-const PROBE: &str = "(probe)";
-static PROBED: OnceLock<Option<String>> = OnceLock::new();
+/// Reasons why variants are not available here, by their names, as far as they were determined.
+static PROBED: Mutex<BTreeMap<&str, Option<String>>> = Mutex::new(BTreeMap::new());
 
-fn probe() -> Option<String> {
-    let output = std::env::current_exe().and_then(|program| Command::new(program).env(VARIABLE, PROBE).output());
+impl Also {
+    /// The name of the process that determines availability.
+    fn probe(&self) -> String {
+        format!("(probe) {}", self.over)
+    }
+
+    /// Returns the reason why the variant is not available; `None` if it is.
+    fn why_not_here(&self) -> Option<String> {
+        let mut probed = PROBED.lock().unwrap_or_else(PoisonError::into_inner);
+        probed.entry(self.over).or_insert_with(|| probe(&self.probe())).clone()
+    }
+}
+
+fn probe(name: &str) -> Option<String> {
+    let output = std::env::current_exe().and_then(|program| Command::new(program).env(VARIABLE, name).output());
     match output {
         Ok(output) if output.status.success() => {
             let why = String::from_utf8_lossy(&output.stdout).trim().to_owned();

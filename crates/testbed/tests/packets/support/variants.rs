@@ -1,0 +1,20 @@
+//! Variants in which tests of the gateway run again.
+
+use fairlink_testbed::PrivateNamespace;
+
+use crate::cables;
+use crate::support::Also;
+
+/// Further runs of these tests: with gateways that use AF_XDP, and with gateways on two cores.
+pub(crate) fn over_af_xdp_and_on_two_cores(tests: &'static [&'static str]) -> Vec<Also> {
+    vec![
+        Also { over: "over_af_xdp", variable: (cables::BACKEND, "af_xdp"), why_not: cables::why_no_af_xdp, tests },
+        Also { over: "on_two_cores", variable: (cables::CORES, "2"), why_not: why_no_two_cores, tests },
+    ]
+}
+
+/// Returns the reason why two cores do not share a link here; `None` if they do.
+pub(crate) fn why_no_two_cores(_: &PrivateNamespace) -> Option<String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors < 2).then(|| format!("this process may use {processors} processor"))
+}

@@ -1,0 +1,163 @@
+//! A gateway on two cores whose data thread stands still, or panics: its worker forwards meanwhile. With real packets in a
+//! private network namespace. Assertions hold on any machine; how long nothing passed is printed.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlink_core::{ClassId, Cores, Nanos, Split};
+use fairlink_net::{FailOpen, FrameTemplate, Gateway, GatewayConfig, Headers, OpenError, Remote, Stamp};
+use fairlink_testbed::PrivateNamespace;
+
+use crate::cables::{cables, config};
+use crate::through::until;
+use crate::variants::why_no_two_cores;
+use crate::{raw, support};
+
+pub(crate) fn main() -> ExitCode {
+    support::main(&[
+        ("a_worker_forwards_each_class_while_the_data_thread_stands_still", while_it_stands_still),
+        ("a_worker_forwards_each_class_after_the_data_thread_has_panicked", after_it_has_panicked),
+        ("more_threads_than_processors_and_other_ways_are_refused_with_both_numbers", what_is_refused),
+    ])
+}
+
+/// One of two cores, whose worker waits 1 ms for the data thread.
+fn on_two_cores() -> GatewayConfig {
+    let cores = Cores { count: 2, split: Split::Hub };
+    let worker_patience = Some(Nanos::from_millis(1));
+    GatewayConfig { cores, worker_patience, fail_open: FailOpen::Never, ..config(10_000_000, "hls") }
+}
+
+/// A class at the sink.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Frames that have arrived, and those that were sent up to the last of them.
+    arrived: u32,
+    sent: u32,
+    /// Longest time without one.
+    silence_ms: f64,
+}
+
+fn seen(frames: &[(u64, Vec<u8>)]) -> BTreeMap<u32, Seen> {
+    let mut classes = BTreeMap::<u32, (Seen, u64)>::new();
+    for (at, bytes) in frames {
+        let Some(stamp) = Stamp::read(bytes) else { continue };
+        let (seen, last) = classes.entry(stamp.class.0).or_insert((Seen::default(), *at));
+        seen.arrived += 1;
+        seen.sent = seen.sent.max(stamp.sequence + 1);
+        seen.silence_ms = seen.silence_ms.max(at.saturating_sub(*last) as f64 / 1e6);
+        *last = *at;
+    }
+    classes.into_iter().map(|(class, (seen, _))| (class, seen)).collect()
+}
+
+/// Asserts that more than half of the frames of each of two classes have arrived.
+fn most_have_passed(what: &str, frames: &[(u64, Vec<u8>)]) {
+    let seen = seen(frames);
+    println!("{what}: {seen:?}");
+    assert!(seen.len() == 2 && seen.values().all(|class| class.arrived > class.sent / 2), "{seen:?}");
+}
+
+/// Two classes send 1000 frames a second each, below their guarantees, during `during`. Returns the frames that arrive, with
+/// stamps.
+fn with_traffic(remote: &Remote, during: impl FnOnce()) -> Vec<(u64, Vec<u8>)> {
+    let (over, recorder, sender) = (AtomicBool::new(false), raw::recorder("sink"), raw::sender("gen", false));
+    std::thread::scope(|scope| {
+        let recorded = scope.spawn(|| raw::record(&recorder, &over));
+        scope.spawn(|| {
+            let templates = [5001, 5002].map(|port| FrameTemplate::new(&Headers::udp(port)));
+            for sequence in 0.. {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                for (class, template) in (1..).zip(&templates) {
+                    let mut bytes = vec![0; 100];
+                    let stamp = Stamp { run: 0, class: ClassId(class), sequence, monotonic_ns: 0, realtime_us: 0 };
+                    template.write(&mut bytes, &stamp);
+                    let _ = raw::send(&sender, &bytes);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        until(remote, |stats| stats.classes[..2].iter().all(|class| class.counts().sent.packets > 50));
+        during();
+        over.store(true, Ordering::Relaxed);
+        recorded.join().unwrap()
+    })
+}
+
+fn while_it_stands_still(namespace: &PrivateNamespace) {
+    if let Some(why) = why_no_two_cores(namespace) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    cables();
+    let gateway = Gateway::open(on_two_cores()).unwrap();
+    let (remote, stop) = (gateway.remote(), AtomicBool::new(false));
+    let (frames, stats) = std::thread::scope(|scope| {
+        let run = scope.spawn(|| gateway.run(&stop).unwrap());
+        let frames = with_traffic(&remote, || {
+            remote.disturb(Some(Duration::from_millis(500)));
+            std::thread::sleep(Duration::from_millis(600));
+            // It makes turns again, and all goes through the scheduler.
+            remote.stats(Duration::from_secs(10)).unwrap();
+        });
+        stop.store(true, Ordering::Relaxed);
+        (frames, run.join().unwrap())
+    });
+    assert!(stats.gateway().balanced, "{stats:?}");
+    most_have_passed("500 ms without a turn", &frames);
+}
+
+fn after_it_has_panicked(namespace: &PrivateNamespace) {
+    if let Some(why) = why_no_two_cores(namespace) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    cables();
+    let gateway = Gateway::open(on_two_cores()).unwrap();
+    let (remote, vitals, stop) = (gateway.remote(), gateway.vitals(), AtomicBool::new(false));
+    let frames = std::thread::scope(|scope| {
+        let run = scope.spawn(|| gateway.run(&stop));
+        let frames = with_traffic(&remote, || {
+            remote.disturb(None);
+            std::thread::sleep(Duration::from_millis(700));
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert!(run.join().is_err(), "the panic goes on at the end");
+        frames
+    });
+    most_have_passed("after a panic", &frames);
+    let said = vitals.messages().iter().map(|event| event.message.clone()).collect::<String>();
+    assert!(said.contains("the data thread has panicked"), "{said}");
+}
+
+fn what_is_refused(_: &PrivateNamespace) {
+    cables();
+    let open = |cores, change: fn(&mut GatewayConfig)| {
+        let mut config = GatewayConfig { cores, ..config(10_000_000, "hls") };
+        change(&mut config);
+        Gateway::open(config).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let many = open(Cores { count: 64, split: Split::Hub }, |_| {});
+    assert!(many.starts_with("64 cores for out: this process may use ") && many.contains("lower cores"), "{many}");
+    let shared = open(Cores { count: 2, split: Split::Shared }, |_| {});
+    assert!(
+        shared.contains("2 cores for out, with split \"shared\": a gateway shares a link among cores by a hub"),
+        "{shared}"
+    );
+    let own = open(Cores { count: 2, split: Split::Hub }, |config| {
+        (config.own_traffic, config.reverse) = (true, false);
+    });
+    assert!(own.contains("this host's own traffic is shaped on one core"), "{own}");
+    let error = Gateway::open(GatewayConfig {
+        processor: fairlink_net::Processor::Number(4000),
+        ..GatewayConfig { cores: Cores { count: 2, split: Split::Hub }, ..config(10_000_000, "hls") }
+    });
+    assert!(
+        matches!(error, Err(OpenError::Processor { processor: 4000, .. }) | Err(OpenError::Cores { .. })),
+        "{error:?}"
+    );
+}
