@@ -58,6 +58,8 @@ pub struct GatewayBenchConfig {
     pub paths: Vec<BenchPath>,
     /// Waiting mode of the gateway.
     pub pacing: Pacing,
+    /// Cores that share the gateway's link by a hub, 1 to 64.
+    pub cores: u16,
     /// Rounds, 1 to 100.
     pub rounds: u32,
     /// Time of each figure in all rounds; each round of TCP takes as long.
@@ -79,6 +81,7 @@ impl GatewayBenchConfig {
             classes: 8,
             paths: BenchPath::ALL.to_vec(),
             pacing: Pacing::Busy,
+            cores: 1,
             rounds: 3,
             span: Duration::from_millis(1500),
             tcp_bps: 5_000_000_000,

@@ -87,6 +87,8 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
     let none = dir.write("none.toml", &std::fs::read_to_string(two(&dir, "cores = 65")).expect("a file"));
     let word =
         dir.write("word.toml", &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shard\"")).expect("a file"));
+    let shared =
+        dir.write("shared.toml", &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shared\"")).expect("a file"));
     let one_again = two(&dir, "");
     assert_eq!(one, one_again);
     for (args, says) in [
@@ -98,6 +100,10 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
         (&["sim", &critical, "--split", "shared"], "class b has latency_critical"),
         (&["check", &none], "65"),
         (&["check", &word], "shared"),
+        (
+            &["gateway", &shared, "--in", "x", "--out", "y"],
+            "cores is 2, with split = \"shared\"; the gateway shares a link among cores by a hub",
+        ),
         (&["qdisc", "add", &several, "--out", "x"], "the kernel module runs each link on one core"),
     ] {
         let outcome = fairlink(args);

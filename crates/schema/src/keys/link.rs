@@ -44,7 +44,7 @@ pub static LINK: [LinkKey; 18] = keys! {
     Any - "gso" Kind::Gso, [] -, "`\"split\"`",
         "Treatment of super-frames in the gateway: frames that an offload (GSO, TSO, GRO) has joined from several packets. With `\"split\"` their packets are scheduled one by one. With a time such as `\"0.5ms\"`, as many consecutive packets of a super-frame as last that long on the link are scheduled as one, at most 64; `\"auto\"` is `\"0.25ms\"`. That costs less, and all bounds are those for packets of that length. It has no effect where two frames of the `mtu` last longer. See [Super-frames](gateway.md#super-frames).";
     Any - "cores" Kind::Number { min: 1, max: MAX_CORES as u64 }, [] -, "`1`",
-        "Number of cores that share the link, 1 to 64, in the way that `split` says; `--cores` of `sim` and `check` overrides it. See [Cores](cores.md).";
+        "Number of cores that share the link, 1 to 64, in the way that `split` says; `--cores` of `gateway`, `sim` and `check` overrides it. The gateway takes one core, or several with a hub. See [Cores](cores.md).";
     Any - "split" Kind::word("split", &Split::NAMES), [] -, "`\"hub\"` of several cores, else `\"one\"`",
         "Way in which the cores share the link: `\"one\"` core does all; `\"hub\"`: one has the scheduler, the others receive and send; `\"shared\"`: each sends from queues of its own by virtual times that all share. For comparison in `sim`: `\"equal\"` parts of the link, each with a scheduler of its own; `\"cake-mq\"`: parts for the cores that had packets within 200 us; `\"per-core\"`: each class directly below the link belongs to one core. `--split` overrides it.";
     Any - "default" NAME, [] -, "", "Class of frames that no `match` takes.";

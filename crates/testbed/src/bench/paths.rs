@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, Rate, Share};
+use fairlink_core::{ClassConfig, ClassId, Cores, Hierarchy, HierarchyError, LinkConfig, Rate, Share, Split};
 use fairlink_net::{BackendChoice, BackendKind, Gateway, GatewayConfig, GatewayStats, Processor};
 
 use super::{GatewayBenchConfig, GatewayBenchError};
@@ -120,6 +120,7 @@ fn gateway_config(config: &GatewayBenchConfig, backend: BackendKind) -> Result<G
             BackendKind::AfXdp => BackendChoice::AfXdp,
         },
         pacing: config.pacing,
+        cores: Cores { count: config.cores, split: Split::Hub },
         processor: Processor::Last,
         ..GatewayConfig::new(INPUT, OUTPUT, config.scheduler, tree, default)
     })
