@@ -64,7 +64,7 @@
 use alloc::vec::Vec;
 use core::any::Any;
 
-use crate::bases::batches::{PlainIn, Served, fill, look_ahead, push_behind, push_runs};
+use crate::bases::batches::{PlainIn, Served, fill, look_ahead, push_behind, push_runs, slots_within};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory,
     Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
@@ -206,8 +206,8 @@ impl Node {
         waiting: 0,
         entries: 0,
         is_wheel: false,
-        member: Member::NONE,
-        list: Entry::new(0, 1, 0),
+        member: Member { place: Place::LINK, ..Member::NONE },
+        list: Entry::of_wheel(0, 0),
     };
 
     /// Moves the clock by `units`.
@@ -226,6 +226,23 @@ impl Node {
         }
     }
 
+    /// Moves the clock as the first child of the first list sends `bytes`: before to its start, if that is ahead.
+    #[inline(always)]
+    const fn serve_first(&mut self, bytes: u64) {
+        let (start, was) = (self.list.start, self.v);
+        let from = if (start.wrapping_sub(was) as i64) < 0 { was } else { start };
+        self.v = from.wrapping_add(bytes * self.rate);
+        // It moves by less than half of the numbers.
+        self.high = self.high.wrapping_add((self.v < was) as u32);
+    }
+
+    /// Counts `bytes` in its tag as a child. Returns the tag.
+    #[inline(always)]
+    const fn charge(&mut self, bytes: u64) -> u64 {
+        self.member.tag = self.member.tag.wrapping_add(bytes * self.member.inverse);
+        self.member.tag
+    }
+
     /// Returns the number of the era.
     #[inline(always)]
     const fn era(&self) -> u32 {
@@ -242,8 +259,8 @@ pub struct Hvt {
     last: u32,
     /// The leaf of the only packet, which is not in the queues of the classes above it; [`NIL`] if none.
     alone: u32,
-    /// True if a packet may be alone: the tree has no wheels, and is plain.
-    may_be_alone: bool,
+    /// True if the tree has no wheels, and is plain: a packet may be alone.
+    has_lists: bool,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
@@ -265,13 +282,13 @@ impl Hvt {
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
         let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
-        let may_be_alone = is_plain && queues.groups.is_empty();
+        let has_lists = is_plain && queues.groups.is_empty();
         Ok(Self {
             queues,
             slab,
             last: NIL,
             alone: NIL,
-            may_be_alone,
+            has_lists,
             ceilings,
             urgent,
             now: Nanos::ZERO,
@@ -291,57 +308,109 @@ impl Hvt {
 
 /// Packets that leave.
 impl Hvt {
-    /// Removes and returns the next packet.
+    /// Moves the next packet to `slot`. Returns its length; `None` if there is no packet.
     #[inline(always)]
-    fn next(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
-        if self.is_plain { self.next_plain(drops) } else { self.next_special(drops) }
+    fn next(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
+        if self.is_plain { self.next_plain(slot, drops) } else { self.next_special(slot, drops) }
     }
 
     /// Fills slots until all have a packet, `max_bytes` bytes are sent, or nothing more can be sent now.
     fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
+        if !self.is_plain {
+            return self.serve_special(slots, max_bytes, drops);
+        }
         let mut served = Served { packets: 0, bytes: 0, more: true };
-        let is_plain = self.is_plain;
-        for slot in slots {
-            if served.bytes >= max_bytes {
-                break;
+        loop {
+            if self.last == NIL && self.has_lists {
+                self.run(slots, max_bytes, &mut served);
             }
-            let Some(packet) = (if is_plain { self.next_plain(drops) } else { self.next_special(drops) }) else {
+            let Some(slot) = slots.get_mut(served.packets).filter(|_| served.bytes < max_bytes) else { break };
+            let Some(len) = self.next_plain(slot, drops) else {
                 served.more = false;
                 break;
             };
             served.packets += 1;
-            served.bytes += u64::from(packet.len);
-            *slot = packet;
+            served.bytes += u64::from(len);
         }
         served
     }
 
-    /// Removes and returns the next packet, where no class has a ceiling and no leaf is latency-critical.
+    /// As [`Hvt::serve`], where a class has a ceiling or a leaf is latency-critical.
+    #[inline(never)]
+    fn serve_special(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
+        let mut served = Served { packets: 0, bytes: 0, more: true };
+        for slot in slots {
+            if served.bytes >= max_bytes {
+                break;
+            }
+            let Some(len) = self.next_special(slot, drops) else {
+                served.more = false;
+                break;
+            };
+            served.packets += 1;
+            served.bytes += u64::from(len);
+        }
+        served
+    }
+
+    /// Fills more slots from FIFOs that have another packet then, in a plain tree of lists, while no last packet of a leaf is in
+    /// transmission, until about `max_bytes` bytes are sent.
+    #[inline(never)]
+    fn run(&mut self, slots: &mut [Packet], max_bytes: u64, served: &mut Served) {
+        let few = slots_within(max_bytes.saturating_sub(served.bytes), self.queues.max_packet as u32);
+        let end = slots.len().min(served.packets.saturating_add(few));
+        let Queues { leaves, nodes, entries, items, .. } = &mut self.queues;
+        // Slices, so that their places and lengths are in registers.
+        let (leaves, nodes, entries, items) = (&mut leaves[..], &mut nodes[..], &mut entries[..], &mut items[..]);
+        let mut slab = self.slab.open(0);
+        let (mut packets, mut bytes) = (0, 0);
+        for slot in &mut slots[served.packets..end] {
+            let (child, _) = Queues::descend(nodes, entries, ROOT);
+            let id = child & !LEAF;
+            if child == id {
+                break;
+            }
+            let Leaf { queue, member } = &mut leaves[id as usize];
+            if !queue.is_fifo() || !queue.has_second() {
+                break;
+            }
+            let len = u64::from(queue.len_of_head());
+            queue.pop_open(&mut slab, ClassId(id), slot);
+            member.tag = member.tag.wrapping_add(len * member.inverse);
+            packets += 1;
+            bytes += len;
+            Queues::charge_lists(nodes, entries, items, (child, member.tag, member.place), len);
+        }
+        slab.leave(packets, bytes);
+        served.packets += packets as usize;
+        served.bytes += bytes;
+    }
+
+    /// Moves the next packet to `slot`, where no class has a ceiling and no leaf is latency-critical. Returns its length;
+    /// `None` if there is no packet.
     #[inline(always)]
-    fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+    fn next_plain(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
         if self.last != NIL {
             if self.alone != NIL {
-                return Some(self.send_alone(drops));
+                *slot = self.send_alone(drops);
+                return Some(slot.len);
             }
             let last = core::mem::replace(&mut self.last, NIL);
             self.queues.settle(last | LEAF, true);
         }
-        let mut at = ROOT;
-        let id = loop {
-            let Some(child) = self.queues.pick(at) else {
-                return (self.alone != NIL).then(|| self.send_alone(drops));
-            };
-            if child & LEAF != 0 {
-                break child & !LEAF;
+        let Some(id) = self.queues.next_leaf() else {
+            if self.alone == NIL {
+                return None;
             }
-            at = child;
+            *slot = self.send_alone(drops);
+            return Some(slot.len);
         };
-        let (packet, standing, ready) = self.take(id, drops);
+        let (len, standing, ready) = self.take(id, slot, drops);
         if !ready {
             self.last = id;
         }
-        self.queues.charge_plain(id, standing, packet.len.into(), ready);
-        Some(packet)
+        self.queues.charge_plain(id, standing, len.into(), ready);
+        Some(len)
     }
 
     /// Removes and returns the only packet. All is as if it had come into the queues and had been chosen there.
@@ -369,9 +438,9 @@ impl Hvt {
         self.queues.rise(id | LEAF);
     }
 
-    /// Removes and returns the next packet.
+    /// Moves the next packet to `slot`. Returns its length; `None` if no packet can be sent now.
     #[inline(never)]
-    fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+    fn next_special(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
         let last = core::mem::replace(&mut self.last, NIL);
         if last != NIL {
             self.queues.settle(last | LEAF, false);
@@ -383,12 +452,13 @@ impl Hvt {
         if self.urgent.any()
             && let Some(packet) = self.send_ahead(drops)
         {
-            return Some(packet);
+            *slot = packet;
+            return Some(slot.len);
         }
         self.is_anew &= self.queues.nodes[ROOT as usize].on == 0;
         let id = self.descend()?;
-        let (packet, (tag, _), ready) = self.take(id, drops);
-        self.charge_ceilings(id, packet.len);
+        let (len, (tag, _), ready) = self.take(id, slot, drops);
+        self.charge_ceilings(id, len);
         let place = self.queues.leaves[id as usize].member.place;
         if !ready {
             self.last = id;
@@ -396,20 +466,20 @@ impl Hvt {
                 self.urgent.emptied(id);
             }
         }
-        self.queues.charge(id, (tag, place), packet.len.into(), ready);
-        Some(packet)
+        self.queues.charge(id, (tag, place), len.into(), ready);
+        Some(len)
     }
 
-    /// Removes and returns the first packet of the leaf `id`, whose turn it is, with the leaf's tag, in which it is counted, and
-    /// its place. True: it has another packet.
+    /// Moves the first packet of the leaf `id`, whose turn it is, to `slot`. Returns its length, and the leaf's tag, in which
+    /// it is counted, and its place. True: it has another packet.
     #[inline(always)]
-    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> (Packet, (u64, Place), bool) {
+    fn take(&mut self, id: u32, slot: &mut Packet, drops: &mut dyn DropSink) -> (u32, (u64, Place), bool) {
         let Leaf { queue, member } = &mut self.queues.leaves[id as usize];
-        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
-            unreachable!("leaf {id} has its turn and no packet");
-        };
-        member.tag = member.tag.wrapping_add(u64::from(packet.len) * member.inverse);
-        (packet, (member.tag, member.place), !queue.is_empty())
+        let (packet, ready) = queue.dequeue_first(&mut self.slab, ClassId(id), self.now, drops);
+        let len = packet.len;
+        *slot = packet;
+        member.tag = member.tag.wrapping_add(u64::from(len) * member.inverse);
+        (len, (member.tag, member.place), ready)
     }
 
     /// Starts the link anew if no class is in its queue: all are blocked, or all packets are urgent. `settled`: it has just been
@@ -622,7 +692,7 @@ impl Scheduler for Hvt {
                 if alone == id {
                     return;
                 }
-            } else if self.slab.queued() == 1 && self.may_be_alone {
+            } else if self.slab.queued() == 1 && self.has_lists {
                 self.alone = id;
                 return;
             }
@@ -633,8 +703,9 @@ impl Scheduler for Hvt {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        match self.next(drops) {
-            Some(packet) => Dequeued::Packet(packet),
+        let mut packet = Packet::BLANK;
+        match self.next(&mut packet, drops) {
+            Some(_) => Dequeued::Packet(packet),
             None => self.next_release().map_or(Dequeued::Idle, Dequeued::WaitUntil),
         }
     }

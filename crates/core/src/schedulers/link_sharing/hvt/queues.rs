@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::lateness::Lateness;
-use super::list::{Entry, Item, MOST_ITEMS};
+use super::list::{Entry, Item};
 use super::place::{LEAF, Place, State};
 use super::scale::{Scale, parents};
 use super::wheel::{self, Group};
@@ -53,7 +53,7 @@ impl Queues {
                 groups += count;
             } else {
                 entries += count.saturating_sub(1);
-                items += MOST_ITEMS * scale.inverse.len();
+                items += scale.inverse.len();
             }
         }
         let mut queues = Self {
@@ -104,17 +104,16 @@ impl Queues {
         for (index, &most) in groups.most().iter().enumerate() {
             if node.is_wheel {
                 let group = Group::new(most, late)?;
-                self.entries.push(Entry::new(self.groups.len() as u32, 1, group.distance));
+                self.entries.push(Entry::of_wheel(self.groups.len() as u32, group.distance));
                 self.groups.push(group);
             } else {
                 let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
-                let list = Entry::new(self.items.len() as u32, of_weight, most);
+                let list = Entry::of_list(&mut self.items, of_weight, most);
                 if index == 0 {
                     node.list = list;
                 } else {
                     self.entries.push(list);
                 }
-                (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
             }
         }
         let first = u32::from(node.is_wheel);
@@ -136,7 +135,7 @@ impl Queues {
             queues += if children > SCANNED {
                 bytes_of::<Entry>(wheel::most_groups(children)) + wheel::memory(children)
             } else {
-                bytes_of::<(Entry, [Item; MOST_ITEMS])>(children)
+                bytes_of::<(Entry, Item)>(children)
             };
         }
         bytes_of::<Leaf>(tree.len())
@@ -159,6 +158,11 @@ impl Queues {
             leaf.member.reset();
         }
         for node in self.nodes.iter_mut() {
+            let mut on = if node.is_wheel { 0 } else { node.on };
+            while on != 0 {
+                Self::entry_mut(node, &mut self.entries, on.trailing_zeros()).clear(&mut self.items);
+                on &= on - 1;
+            }
             (node.v, node.on, node.high, node.waiting) = (0, 0, 0, 0);
             node.member.reset();
             node.member.place.clear(Place::OWES);
@@ -206,15 +210,11 @@ impl Queues {
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
         }
-        let (bit, item) = (1 << place.group(), Item { tag, child });
+        let bit = 1 << place.group();
         let was_on = node.on & bit != 0;
         node.on |= bit;
         let entry = Self::entry_mut(node, &mut self.entries, place.group());
-        if !was_on {
-            entry.begin(&mut self.items, item);
-        } else {
-            entry.insert(&mut self.items, item);
-        }
+        entry.put(&mut self.items, !was_on, (tag, child));
     }
 
     #[inline]
@@ -280,6 +280,43 @@ impl Queues {
         })
     }
 
+    /// Returns the leaf that is next in a tree without ceilings and latency-critical leaves. Where a class has only its first
+    /// list, its clock is moved when it is charged.
+    #[inline(always)]
+    pub(super) fn next_leaf(&mut self) -> Option<u32> {
+        let mut at = ROOT;
+        loop {
+            let group;
+            (at, group) = Self::descend(&mut self.nodes, &self.entries, at);
+            if let Some(group) = group {
+                at = self.pick_from_wheel(at, group);
+            }
+            if at & LEAF != 0 {
+                return Some(at & !LEAF);
+            }
+            if group.is_none() {
+                return None;
+            }
+        }
+    }
+
+    /// Returns the leaf that is reached from `at` through lists. Otherwise the class that has a wheel, with the group that is
+    /// next in it, or that has no child in its queue.
+    #[inline(always)]
+    pub(super) fn descend(nodes: &mut [Node], entries: &[Entry], mut at: u32) -> (u32, Option<u32>) {
+        while at & LEAF == 0 {
+            let node = &mut nodes[at as usize];
+            if node.on == 1 {
+                at = node.list.first;
+                continue;
+            }
+            let group = Self::choose(node, entries);
+            let Some(list) = group.filter(|_| !node.is_wheel) else { return (at, group) };
+            at = Self::entry(node, entries, list).first;
+        }
+        (at, None)
+    }
+
     #[inline]
     fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
         loop {
@@ -322,7 +359,7 @@ impl Queues {
         if node.is_wheel {
             return;
         }
-        if !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&self.items) {
+        if !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&mut self.items) {
             node.on &= !(1 << place.group());
         }
     }
@@ -439,21 +476,60 @@ impl Queues {
             (child, tag, place) = above;
         }
         loop {
+            let Self { nodes, entries, items, .. } = &mut *self;
+            let below = Self::charge_lists(nodes, entries, items, (child, tag, place), bytes);
+            let Some(below) = below else { return };
+            (child, tag, place) = below;
             let parent = place.parent();
-            let mut node = &mut self.nodes[parent as usize];
+            let node = &mut self.nodes[parent as usize];
             node.advance(bytes * node.rate);
-            if place.group() == 0 {
-                node.list.rotate(&mut self.items, tag);
-            } else {
-                self.put_back(child, tag, place);
-                node = &mut self.nodes[parent as usize];
-            }
+            self.put_in_wheel(child, tag, place);
             if parent == ROOT {
                 return;
             }
-            let own = &mut node.member;
-            own.tag = own.tag.wrapping_add(bytes * own.inverse);
-            (child, tag, place) = (parent, own.tag, own.place);
+            let node = &mut self.nodes[parent as usize];
+            (child, tag, place) = (parent, node.charge(bytes), node.member.place);
+        }
+    }
+
+    /// Charges `bytes` to the parents of `child` and of the classes above it. Returns the first child of a wheel, with its
+    /// tag, in which the bytes are counted, and its place.
+    #[inline(always)]
+    pub(super) fn charge_lists(
+        nodes: &mut [Node],
+        entries: &mut [Entry],
+        items: &mut [Item],
+        (mut child, mut tag, mut place): (u32, u64, Place),
+        bytes: u64,
+    ) -> Option<(u32, u64, Place)> {
+        loop {
+            if place.group() == 0 {
+                loop {
+                    child = place.parent();
+                    let node = &mut nodes[child as usize];
+                    node.serve_first(bytes);
+                    node.list.rotate(items, tag);
+                    place = node.member.place;
+                    // The loop need not ask for the link, which is in no group 0.
+                    if place.group() != 0 {
+                        break;
+                    }
+                    tag = node.charge(bytes);
+                }
+            } else {
+                let parent = place.parent();
+                let node = &mut nodes[parent as usize];
+                if node.is_wheel {
+                    return Some((child, tag, place));
+                }
+                node.advance(bytes * node.rate);
+                Self::entry_mut(node, entries, place.group()).rotate(items, tag);
+                (child, place) = (parent, node.member.place);
+            }
+            if child == ROOT {
+                return None;
+            }
+            tag = nodes[child as usize].charge(bytes);
         }
     }
 
@@ -464,7 +540,11 @@ impl Queues {
         loop {
             let parent = place.parent();
             let node = &mut self.nodes[parent as usize];
-            node.advance(bytes * node.rate);
+            if place.group() == 0 {
+                node.serve_first(bytes);
+            } else {
+                node.advance(bytes * node.rate);
+            }
             self.take_out(place);
             self.leave(child, State::Held);
             if parent == ROOT {
