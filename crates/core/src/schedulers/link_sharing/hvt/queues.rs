@@ -206,6 +206,12 @@ impl Queues {
     #[inline]
     pub(super) fn put(&mut self, child: u32) {
         let Member { tag, place, .. } = *self.member(child);
+        self.put_at(child, tag, place);
+    }
+
+    /// Puts `child` into the queue of its parent, by its tag `tag` and its place `place`.
+    #[inline(always)]
+    fn put_at(&mut self, child: u32, tag: u64, place: Place) {
         let node = &mut self.nodes[place.parent() as usize];
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
@@ -405,10 +411,10 @@ impl Queues {
             // Of latency-critical leaves, packets that were sent ahead are in it.
             let most = if self.is_critical { 1 << ERA } else { 2 * member.inverse * self.max_packet };
             let tag = if state == State::Held { member.tag } else { member.lifted(node, most) };
+            self.put_at(child, tag, member.place);
             let member = self.member_mut(child);
             member.tag = tag;
             member.place.set_state(State::Queued);
-            self.put(child);
             if parent == ROOT || was_ready {
                 return;
             }
@@ -439,7 +445,12 @@ impl Queues {
     pub(super) fn settle(&mut self, leaf: u32, is_plain: bool) {
         let place = self.member(leaf).place;
         if place.state() == State::Held {
-            self.leave(leaf, State::Off);
+            // Without urgent packets no clock has moved since.
+            if is_plain {
+                self.member_mut(leaf).place.set_state(State::Off);
+            } else {
+                self.leave(leaf, State::Off);
+            }
         }
         let mut at = place.parent();
         loop {
@@ -457,7 +468,9 @@ impl Queues {
             }
             if state == State::Held {
                 self.start_anew(at);
-                if waiting > 0 {
+                if is_plain {
+                    self.nodes[at as usize].member.place.set_state(State::Off);
+                } else if waiting > 0 {
                     self.leave_waiting(at);
                 } else {
                     self.leave(at, State::Off);
@@ -545,18 +558,23 @@ impl Queues {
             } else {
                 node.advance(bytes * node.rate);
             }
-            self.take_out(place);
-            self.leave(child, State::Held);
+            if !node.is_wheel
+                && !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&mut self.items)
+            {
+                node.on &= !(1 << place.group());
+            }
+            let (era, is_on, above) = (node.era(), node.on != 0, node.member.place);
+            let tag = if parent == ROOT { 0 } else { node.charge(bytes) };
+            let member = self.member_mut(child);
+            member.place.set_state(State::Held);
+            member.link = era;
             if parent == ROOT {
                 return None;
             }
-            let node = &mut self.nodes[parent as usize];
-            let own = &mut node.member;
-            own.tag = own.tag.wrapping_add(bytes * own.inverse);
-            if node.on != 0 {
-                return Some((parent, own.tag, own.place));
+            if is_on {
+                return Some((parent, tag, above));
             }
-            (child, place) = (parent, own.place);
+            (child, place) = (parent, above);
         }
     }
 
