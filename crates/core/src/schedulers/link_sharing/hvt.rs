@@ -388,7 +388,7 @@ impl Hvt {
 
     /// Moves the next packet to `slot`, where no class has a ceiling and no leaf is latency-critical. Returns its length;
     /// `None` if there is no packet.
-    #[inline(always)]
+    #[inline(never)]
     fn next_plain(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
         if self.last != NIL {
             if self.alone != NIL {

@@ -203,7 +203,7 @@ impl Queues {
     }
 
     /// Puts `child` into the queue of its parent, by its tag.
-    #[inline]
+    #[inline(never)]
     pub(super) fn put(&mut self, child: u32) {
         let Member { tag, place, .. } = *self.member(child);
         self.put_at(child, tag, place);
@@ -223,13 +223,14 @@ impl Queues {
         entry.put(&mut self.items, !was_on, (tag, child));
     }
 
-    #[inline]
+    #[inline(never)]
     fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
         self.member_mut(child).link = NIL;
-        let node = &mut self.nodes[place.parent() as usize];
+        let Self { nodes, entries, groups, .. } = self;
+        let node = &mut nodes[place.parent() as usize];
         node.on |= 1 << place.group();
-        let entry = &mut self.entries[(node.entries + place.group() - 1) as usize];
-        let group = &mut self.groups[entry.base as usize];
+        let entry = &mut entries[(node.entries + place.group() - 1) as usize];
+        let group = &mut groups[entry.base as usize];
         if let Some(last) = wheel::append(group, entry, (child, tag, node.v)) {
             self.member_mut(last).link = child;
         }
@@ -323,30 +324,41 @@ impl Queues {
         (at, None)
     }
 
-    #[inline]
+    /// Returns the next child of `at` from the wheel's group `index`, which is next. It leaves the wheel.
+    #[inline(never)]
     fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
         loop {
-            let node = &mut self.nodes[at as usize];
-            let entry = &mut self.entries[(node.entries + index - 1) as usize];
-            let group = &mut self.groups[entry.base as usize];
-            let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
-            let Member { tag, link, place, .. } = *self.member(child);
+            let Self { leaves, nodes, entries, groups, .. } = self;
+            let entry = &mut entries[(nodes[at as usize].entries + index - 1) as usize];
+            let group = &mut groups[entry.base as usize];
+            let (child, end) = (wheel::first(group, entry), entry.start.wrapping_add(group.width()));
+            let member = if child & LEAF != 0 {
+                &leaves[(child & !LEAF) as usize].member
+            } else {
+                &nodes[child as usize].member
+            };
+            let (tag, link) = (member.tag, member.link);
             if self.looks_ahead && link & LEAF != 0 {
-                prefetch(&self.leaves, (link & !LEAF) as usize);
+                prefetch(leaves, (link & !LEAF) as usize);
             }
-            let node = &mut self.nodes[at as usize];
-            let entry = &mut self.entries[(node.entries + index - 1) as usize];
-            if !wheel::take_first(&mut self.groups[entry.base as usize], entry, link) {
-                node.on &= !(1 << index);
+            if !wheel::take_first(group, entry, link) {
+                nodes[at as usize].on &= !(1 << index);
             }
-            if (tag.wrapping_sub(start) as i64) < width as i64 {
+            if (tag.wrapping_sub(end) as i64) < 0 {
                 return child;
             }
-            // Its tag was beyond the ring, or has grown.
-            self.put_in_wheel(child, tag, place);
-            let Some(next) = Self::choose(&mut self.nodes[at as usize], &self.entries) else { return child };
+            let Some(next) = self.return_to_wheel(at, child) else { return child };
             index = next;
         }
+    }
+
+    /// Puts `child`, whose tag was beyond the ring or has grown, into the wheel of `at` again. Returns the group that is next.
+    #[cold]
+    #[inline(never)]
+    fn return_to_wheel(&mut self, at: u32, child: u32) -> Option<u32> {
+        let Member { tag, place, .. } = *self.member(child);
+        self.put_in_wheel(child, tag, place);
+        Self::choose(&mut self.nodes[at as usize], &self.entries)
     }
 
     /// Puts a picked child, whose tag has grown, into its new place.
