@@ -205,11 +205,13 @@ impl Queues {
     /// Puts `child` into the queue of its parent, by its tag.
     #[inline(never)]
     pub(super) fn put(&mut self, child: u32) {
-        let Member { tag, place, .. } = *self.member(child);
+        let member = self.member_mut(child);
+        member.link = NIL;
+        let Member { tag, place, .. } = *member;
         self.put_at(child, tag, place);
     }
 
-    /// Puts `child` into the queue of its parent, by its tag `tag` and its place `place`.
+    /// Puts `child`, whose link is [`NIL`], into the queue of its parent, by its tag `tag` and its place `place`.
     #[inline(always)]
     fn put_at(&mut self, child: u32, tag: u64, place: Place) {
         let node = &mut self.nodes[place.parent() as usize];
@@ -225,7 +227,6 @@ impl Queues {
 
     #[inline(never)]
     fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
-        self.member_mut(child).link = NIL;
         let Self { nodes, entries, groups, .. } = self;
         let node = &mut nodes[place.parent() as usize];
         node.on |= 1 << place.group();
@@ -324,41 +325,31 @@ impl Queues {
         (at, None)
     }
 
-    /// Returns the next child of `at` from the wheel's group `index`, which is next. It leaves the wheel.
+    /// Returns the first child of the group `index` of the wheel of `at`, which is next; it leaves the wheel. Returns `at` if the
+    /// child's tag was beyond the ring or has grown: it goes back, and another one may be next.
     #[inline(never)]
-    fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
-        loop {
-            let Self { leaves, nodes, entries, groups, .. } = self;
-            let entry = &mut entries[(nodes[at as usize].entries + index - 1) as usize];
-            let group = &mut groups[entry.base as usize];
-            let (child, end) = (wheel::first(group, entry), entry.start.wrapping_add(group.width()));
-            let member = if child & LEAF != 0 {
-                &leaves[(child & !LEAF) as usize].member
-            } else {
-                &nodes[child as usize].member
-            };
-            let (tag, link) = (member.tag, member.link);
-            if self.looks_ahead && link & LEAF != 0 {
-                prefetch(leaves, (link & !LEAF) as usize);
-            }
-            if !wheel::take_first(group, entry, link) {
-                nodes[at as usize].on &= !(1 << index);
-            }
-            if (tag.wrapping_sub(end) as i64) < 0 {
-                return child;
-            }
-            let Some(next) = self.return_to_wheel(at, child) else { return child };
-            index = next;
+    fn pick_from_wheel(&mut self, at: u32, index: u32) -> u32 {
+        let Self { leaves, nodes, entries, groups, .. } = self;
+        let entry = &mut entries[(nodes[at as usize].entries + index - 1) as usize];
+        let group = &mut groups[entry.base as usize];
+        let (child, end) = (wheel::first(group, entry), entry.start.wrapping_add(group.width()));
+        let member = if child & LEAF != 0 {
+            &mut leaves[(child & !LEAF) as usize].member
+        } else {
+            &mut nodes[child as usize].member
+        };
+        let (tag, place, link) = (member.tag, member.place, core::mem::replace(&mut member.link, NIL));
+        if self.looks_ahead && link & LEAF != 0 {
+            prefetch(leaves, (link & !LEAF) as usize);
         }
-    }
-
-    /// Puts `child`, whose tag was beyond the ring or has grown, into the wheel of `at` again. Returns the group that is next.
-    #[cold]
-    #[inline(never)]
-    fn return_to_wheel(&mut self, at: u32, child: u32) -> Option<u32> {
-        let Member { tag, place, .. } = *self.member(child);
+        if !wheel::take_first(group, entry, link) {
+            nodes[at as usize].on &= !(1 << index);
+        }
+        if (tag.wrapping_sub(end) as i64) < 0 {
+            return child;
+        }
         self.put_in_wheel(child, tag, place);
-        Self::choose(&mut self.nodes[at as usize], &self.entries)
+        at
     }
 
     /// Puts a picked child, whose tag has grown, into its new place.
@@ -423,10 +414,11 @@ impl Queues {
             // Of latency-critical leaves, packets that were sent ahead are in it.
             let most = if self.is_critical { 1 << ERA } else { 2 * member.inverse * self.max_packet };
             let tag = if state == State::Held { member.tag } else { member.lifted(node, most) };
-            self.put_at(child, tag, member.place);
+            let place = member.place;
             let member = self.member_mut(child);
-            member.tag = tag;
+            (member.tag, member.link) = (tag, NIL);
             member.place.set_state(State::Queued);
+            self.put_at(child, tag, place);
             if parent == ROOT || was_ready {
                 return;
             }
