@@ -363,26 +363,29 @@ impl Hvt {
         // Slices, so that their places and lengths are in registers.
         let (leaves, nodes, entries, items) = (&mut leaves[..], &mut nodes[..], &mut entries[..], &mut items[..]);
         let mut slab = self.slab.open(0);
-        let (mut packets, mut bytes) = (0, 0);
-        for slot in &mut slots[served.packets..end] {
+        let slots = &mut slots[served.packets..end];
+        let (most, mut bytes) = (slots.len(), 0);
+        let mut slots = slots.iter_mut();
+        let unused = loop {
+            let Some(slot) = slots.next() else { break 0 };
             let (child, _) = Queues::descend(nodes, entries, ROOT);
             let id = child & !LEAF;
             if child == id {
-                break;
+                break slots.len() + 1;
             }
             let Leaf { queue, member } = &mut leaves[id as usize];
             if !queue.is_fifo() || !queue.has_second() {
-                break;
+                break slots.len() + 1;
             }
             let len = u64::from(queue.len_of_head());
             queue.pop_open(&mut slab, ClassId(id), slot);
             member.tag = member.tag.wrapping_add(len * member.inverse);
-            packets += 1;
             bytes += len;
             Queues::charge_lists(nodes, entries, items, (child, member.tag, member.place), len);
-        }
-        slab.leave(packets, bytes);
-        served.packets += packets as usize;
+        };
+        let packets = most - unused;
+        slab.leave(packets as u32, bytes);
+        served.packets += packets;
         served.bytes += bytes;
     }
 
