@@ -15,6 +15,9 @@ use crate::parts::prefetch::prefetch;
 use crate::parts::virtual_time;
 use crate::queue::PacketSlab;
 
+/// Starts and deadlines of classes in queues are less than this from the clock.
+const NOT_YET: i64 = 1 << 62;
+
 /// All classes and their queues.
 #[derive(Debug)]
 pub(super) struct Queues {
@@ -251,10 +254,11 @@ impl Queues {
         let mut least = ahead(entry);
         on &= on - 1;
         if on != 0 {
-            // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
+            // The deadline if it is eligible, and behind all these the start, both counted from the clock. The distances of
+            // groups ascend, so that of equal starts the first one has the earliest deadline.
             let key = |entry: &Entry| {
-                let finish = entry.start.wrapping_add(entry.distance);
-                u128::from(ahead(entry).max(0) as u64) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
+                let ahead = ahead(entry);
+                ahead + if ahead > 0 { NOT_YET } else { entry.distance as i64 }
             };
             let mut best = key(entry);
             while on != 0 {
@@ -266,7 +270,7 @@ impl Queues {
                     (best, first) = (key, at);
                 }
             }
-            least = (best >> 64) as i64;
+            least = best - NOT_YET;
         }
         node.reach(least);
         Some(first)
