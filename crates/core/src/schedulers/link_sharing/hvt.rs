@@ -319,20 +319,25 @@ impl Hvt {
         if !self.is_plain {
             return self.serve_special(slots, max_bytes, drops);
         }
-        let mut served = Served { packets: 0, bytes: 0, more: true };
+        let (mut packets, mut bytes, mut more) = (0, 0, true);
         loop {
-            if self.last == NIL && self.has_lists {
-                self.run(slots, max_bytes, &mut served);
+            if self.has_lists && self.last == NIL {
+                let run = self.run(&mut slots[packets..], max_bytes.saturating_sub(bytes));
+                packets += run.0;
+                bytes += run.1;
             }
-            let Some(slot) = slots.get_mut(served.packets).filter(|_| served.bytes < max_bytes) else { break };
+            if bytes >= max_bytes {
+                break;
+            }
+            let Some(slot) = slots.get_mut(packets) else { break };
             let Some(len) = self.next_plain(slot, drops) else {
-                served.more = false;
+                more = false;
                 break;
             };
-            served.packets += 1;
-            served.bytes += u64::from(len);
+            packets += 1;
+            bytes += u64::from(len);
         }
-        served
+        Served { packets, bytes, more }
     }
 
     /// As [`Hvt::serve`], where a class has a ceiling or a leaf is latency-critical.
@@ -353,19 +358,17 @@ impl Hvt {
         served
     }
 
-    /// Fills more slots from FIFOs that have another packet then, in a plain tree of lists, while no last packet of a leaf is in
-    /// transmission, until about `max_bytes` bytes are sent.
+    /// Fills slots from FIFOs that have another packet then, in a plain tree of lists, while no last packet of a leaf is in
+    /// transmission, until about `max_bytes` bytes are sent. Returns the number and the bytes of the packets.
     #[inline(never)]
-    fn run(&mut self, slots: &mut [Packet], max_bytes: u64, served: &mut Served) {
-        let few = slots_within(max_bytes.saturating_sub(served.bytes), self.queues.max_packet as u32);
-        let end = slots.len().min(served.packets.saturating_add(few));
+    fn run(&mut self, slots: &mut [Packet], max_bytes: u64) -> (usize, u64) {
+        let few = slots_within(max_bytes, self.queues.max_packet as u32).min(slots.len());
         let Queues { leaves, nodes, entries, items, .. } = &mut self.queues;
         // Slices, so that their places and lengths are in registers.
         let (leaves, nodes, entries, items) = (&mut leaves[..], &mut nodes[..], &mut entries[..], &mut items[..]);
         let mut slab = self.slab.open(0);
-        let slots = &mut slots[served.packets..end];
-        let (most, mut bytes) = (slots.len(), 0);
-        let mut slots = slots.iter_mut();
+        let mut slots = slots[..few].iter_mut();
+        let mut bytes = 0;
         let unused = loop {
             let Some(slot) = slots.next() else { break 0 };
             let (child, _) = Queues::descend(nodes, entries, ROOT);
@@ -383,10 +386,9 @@ impl Hvt {
             bytes += len;
             Queues::charge_lists(nodes, entries, items, (child, member.tag, member.place), len);
         };
-        let packets = most - unused;
+        let packets = few - unused;
         slab.leave(packets as u32, bytes);
-        served.packets += packets;
-        served.bytes += bytes;
+        (packets, bytes)
     }
 
     /// Moves the next packet to `slot`, where no class has a ceiling and no leaf is latency-critical. Returns its length;
