@@ -651,7 +651,7 @@ impl Hvt {
 }
 
 impl PlainIn for Hvt {
-    #[inline(always)]
+    #[inline(never)]
     fn push_plain(&mut self, batch: &[Packet]) -> usize {
         if self.urgent.is_for_any() {
             return 0;
