@@ -308,12 +308,6 @@ impl Hvt {
 
 /// Packets that leave.
 impl Hvt {
-    /// Moves the next packet to `slot`. Returns its length; `None` if there is no packet.
-    #[inline(always)]
-    fn next(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
-        if self.is_plain { self.next_plain(slot, drops) } else { self.next_special(slot, drops) }
-    }
-
     /// Fills slots until all have a packet, `max_bytes` bytes are sent, or nothing more can be sent now.
     fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
         if !self.is_plain {
@@ -330,12 +324,13 @@ impl Hvt {
                 break;
             }
             let Some(slot) = slots.get_mut(packets) else { break };
-            let Some(len) = self.next_plain(slot, drops) else {
+            let Dequeued::Packet(packet) = self.next_plain(drops) else {
                 more = false;
                 break;
             };
             packets += 1;
-            bytes += u64::from(len);
+            bytes += u64::from(packet.len);
+            *slot = packet;
         }
         Served { packets, bytes, more }
     }
@@ -348,12 +343,13 @@ impl Hvt {
             if served.bytes >= max_bytes {
                 break;
             }
-            let Some(len) = self.next_special(slot, drops) else {
+            let Some(packet) = self.next_special(drops) else {
                 served.more = false;
                 break;
             };
             served.packets += 1;
-            served.bytes += u64::from(len);
+            served.bytes += u64::from(packet.len);
+            *slot = packet;
         }
         served
     }
@@ -391,31 +387,25 @@ impl Hvt {
         (packets, bytes)
     }
 
-    /// Moves the next packet to `slot`, where no class has a ceiling and no leaf is latency-critical. Returns its length;
-    /// `None` if there is no packet.
+    /// Removes and returns the next packet, where no class has a ceiling and no leaf is latency-critical.
     #[inline(never)]
-    fn next_plain(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
+    fn next_plain(&mut self, drops: &mut dyn DropSink) -> Dequeued {
         if self.last != NIL {
             if self.alone != NIL {
-                *slot = self.send_alone(drops);
-                return Some(slot.len);
+                return Dequeued::Packet(self.send_alone(drops));
             }
             let last = core::mem::replace(&mut self.last, NIL);
             self.queues.settle(last | LEAF, true);
         }
         let Some(id) = self.queues.next_leaf() else {
-            if self.alone == NIL {
-                return None;
-            }
-            *slot = self.send_alone(drops);
-            return Some(slot.len);
+            return if self.alone == NIL { Dequeued::Idle } else { Dequeued::Packet(self.send_alone(drops)) };
         };
-        let (len, standing, ready) = self.take(id, slot, drops);
+        let (packet, standing, ready) = self.take(id, drops);
         if !ready {
             self.last = id;
         }
-        self.queues.charge_plain(id, standing, len.into(), ready);
-        Some(len)
+        self.queues.charge_plain(id, standing, packet.len.into(), ready);
+        Dequeued::Packet(packet)
     }
 
     /// Removes and returns the only packet. All is as if it had come into the queues and had been chosen there.
@@ -443,9 +433,9 @@ impl Hvt {
         self.queues.rise(id | LEAF);
     }
 
-    /// Moves the next packet to `slot`. Returns its length; `None` if no packet can be sent now.
+    /// Removes and returns the next packet. Returns nothing if no packet can be sent now.
     #[inline(never)]
-    fn next_special(&mut self, slot: &mut Packet, drops: &mut dyn DropSink) -> Option<u32> {
+    fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let last = core::mem::replace(&mut self.last, NIL);
         if last != NIL {
             self.queues.settle(last | LEAF, false);
@@ -457,13 +447,12 @@ impl Hvt {
         if self.urgent.any()
             && let Some(packet) = self.send_ahead(drops)
         {
-            *slot = packet;
-            return Some(slot.len);
+            return Some(packet);
         }
         self.is_anew &= self.queues.nodes[ROOT as usize].on == 0;
         let id = self.descend()?;
-        let (len, (tag, _), ready) = self.take(id, slot, drops);
-        self.charge_ceilings(id, len);
+        let (packet, (tag, _), ready) = self.take(id, drops);
+        self.charge_ceilings(id, packet.len);
         let place = self.queues.leaves[id as usize].member.place;
         if !ready {
             self.last = id;
@@ -471,20 +460,18 @@ impl Hvt {
                 self.urgent.emptied(id);
             }
         }
-        self.queues.charge(id, (tag, place), len.into(), ready);
-        Some(len)
+        self.queues.charge(id, (tag, place), packet.len.into(), ready);
+        Some(packet)
     }
 
-    /// Moves the first packet of the leaf `id`, whose turn it is, to `slot`. Returns its length, and the leaf's tag, in which
-    /// it is counted, and its place. True: it has another packet.
+    /// Removes and returns the first packet of the leaf `id`, whose turn it is, with the leaf's tag, in which it is counted, and
+    /// its place. True: it has another packet.
     #[inline(always)]
-    fn take(&mut self, id: u32, slot: &mut Packet, drops: &mut dyn DropSink) -> (u32, (u64, Place), bool) {
+    fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> (Packet, (u64, Place), bool) {
         let Leaf { queue, member } = &mut self.queues.leaves[id as usize];
         let (packet, ready) = queue.dequeue_first(&mut self.slab, ClassId(id), self.now, drops);
-        let len = packet.len;
-        *slot = packet;
-        member.tag = member.tag.wrapping_add(u64::from(len) * member.inverse);
-        (len, (member.tag, member.place), ready)
+        member.tag = member.tag.wrapping_add(u64::from(packet.len) * member.inverse);
+        (packet, (member.tag, member.place), ready)
     }
 
     /// Starts the link anew if no class is in its queue: all are blocked, or all packets are urgent. `settled`: it has just been
@@ -708,9 +695,11 @@ impl Scheduler for Hvt {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        let mut packet = Packet::BLANK;
-        match self.next(&mut packet, drops) {
-            Some(_) => Dequeued::Packet(packet),
+        if self.is_plain {
+            return self.next_plain(drops);
+        }
+        match self.next_special(drops) {
+            Some(packet) => Dequeued::Packet(packet),
             None => self.next_release().map_or(Dequeued::Idle, Dequeued::WaitUntil),
         }
     }
