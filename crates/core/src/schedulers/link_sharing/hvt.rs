@@ -40,7 +40,7 @@
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A
-//! child with a tag in the middle of its list, of 24 at most, is put there from the end.
+//! child with a tag in the middle of its list, of 24 at most, finds its place from the front.
 //!
 //! # Invariants
 //!
@@ -226,7 +226,7 @@ impl Node {
         }
     }
 
-    /// Moves the clock as the first child of the first list sends `bytes`: before to its start, if that is ahead.
+    /// Moves the clock as the first child of the first list sends `bytes`: before that to the child's start, if it is ahead.
     #[inline(always)]
     const fn serve_first(&mut self, bytes: u64) {
         let (start, was) = (self.list.start, self.v);
@@ -261,6 +261,8 @@ pub struct Hvt {
     alone: u32,
     /// True if the tree has no wheels, and is plain: a packet may be alone.
     has_lists: bool,
+    /// True if the tree also has a FIFO: batches may have runs.
+    has_runs: bool,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
@@ -283,12 +285,14 @@ impl Hvt {
         let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
         let has_lists = is_plain && queues.groups.is_empty();
+        let has_runs = has_lists && tree.leaves().iter().any(|leaf| queues.leaves[leaf.index()].queue.is_fifo());
         Ok(Self {
             queues,
             slab,
             last: NIL,
             alone: NIL,
             has_lists,
+            has_runs,
             ceilings,
             urgent,
             now: Nanos::ZERO,
@@ -315,7 +319,7 @@ impl Hvt {
         }
         let (mut packets, mut bytes, mut more) = (0, 0, true);
         loop {
-            if self.has_lists && self.last == NIL {
+            if self.has_runs && self.last == NIL {
                 let run = self.run(&mut slots[packets..], max_bytes.saturating_sub(bytes));
                 packets += run.0;
                 bytes += run.1;
@@ -354,13 +358,14 @@ impl Hvt {
         served
     }
 
-    /// Fills slots from FIFOs that have another packet then, in a plain tree of lists, while no last packet of a leaf is in
-    /// transmission, until about `max_bytes` bytes are sent. Returns the number and the bytes of the packets.
+    /// Fills slots in a plain tree of lists until about `max_bytes` bytes are sent, or a leaf has its turn that is not a FIFO or
+    /// has no second packet. No last packet of a leaf is in transmission. Returns the number and the bytes of the packets.
+    ///
+    /// [`Hvt::next_plain`] does the same. Here the slab is open, and the cases are few, so that most is in registers.
     #[inline(never)]
     fn run(&mut self, slots: &mut [Packet], max_bytes: u64) -> (usize, u64) {
         let few = slots_within(max_bytes, self.queues.max_packet as u32).min(slots.len());
         let Queues { leaves, nodes, entries, items, .. } = &mut self.queues;
-        // Slices, so that their places and lengths are in registers.
         let (leaves, nodes, entries, items) = (&mut leaves[..], &mut nodes[..], &mut entries[..], &mut items[..]);
         let mut slab = self.slab.open(0);
         let mut slots = slots[..few].iter_mut();

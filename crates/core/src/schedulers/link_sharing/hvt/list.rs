@@ -78,9 +78,9 @@ impl Entry {
         self.free = self.head;
     }
 
-    /// Returns a place for `child`, with the tag `tag`, before the place `next`.
+    /// Puts `child`, with the tag `tag`, into a free place, before the place `next`. Returns the place.
     #[inline(always)]
-    fn place_for(&mut self, items: &mut [Item], (tag, child): (u64, u32), next: u32) -> u32 {
+    fn fill(&mut self, items: &mut [Item], (tag, child): (u64, u32), next: u32) -> u32 {
         let place = self.free;
         let item = &mut items[place as usize];
         self.free = item.next;
@@ -97,14 +97,14 @@ impl Entry {
     #[inline(always)]
     fn begin(&mut self, items: &mut [Item], (tag, child): (u64, u32)) {
         let place = self.free;
-        self.place_for(items, (tag, child), place);
+        self.fill(items, (tag, child), place);
         (self.head, self.end) = (place, place);
         (self.start, self.first, self.last) = (tag, child, tag);
     }
 
     #[inline(always)]
     fn insert(&mut self, items: &mut [Item], (tag, child): (u64, u32)) {
-        let place = self.place_for(items, (tag, child), self.head);
+        let place = self.fill(items, (tag, child), self.head);
         if is_before(tag, self.last) {
             return self.link(items, place, tag);
         }
@@ -112,7 +112,7 @@ impl Entry {
         (self.end, self.last) = (place, tag);
     }
 
-    /// Puts the item at `place`, with the tag `tag`, before the last one of the list.
+    /// Links the item at `place`, whose tag `tag` is before the last one of the list, in the order of tags.
     #[inline(never)]
     fn link(&mut self, items: &mut [Item], place: u32, tag: u64) {
         if is_before(tag, self.start) {
@@ -135,7 +135,7 @@ impl Entry {
         items[before as usize].next = place;
     }
 
-    /// Puts the first child, whose tag is now `tag`, in its new place.
+    /// Puts the first child, whose tag has grown to `tag`, in its new place.
     #[inline(always)]
     pub(super) fn rotate(&mut self, items: &mut [Item], tag: u64) {
         let place = self.head;
@@ -177,4 +177,74 @@ impl Entry {
 #[inline(always)]
 const fn is_before(tag: u64, other: u64) -> bool {
     (tag.wrapping_sub(other) as i64) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The tags and children of a list, in order, and the number of its free places.
+    fn contents(entry: &Entry, items: &[Item], is_empty: bool) -> (Vec<(u64, u32)>, usize) {
+        let listed = if is_empty { Vec::new() } else { entry.list(items).map(|item| (item.tag, item.child)).collect() };
+        let mut free = Vec::new();
+        let mut next = entry.free;
+        while next != NIL {
+            free.push(next);
+            next = items[next as usize].next;
+        }
+        (listed, free.len())
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_in_the_order_of_tags_and_of_arrival_and_loses_no_place(
+            calls in proptest::collection::vec((0u8..8, 0u64..6), 1..200),
+            // Tags may wrap.
+            from in prop_oneof![Just(0u64), Just(u64::MAX - 20)],
+        ) {
+            let mut items = Stack::with_room(3 + 5).unwrap();
+            let other = Entry::of_list(&mut items, 3, 0);
+            let mut entry = Entry::of_list(&mut items, 5, 0);
+            let mut model: Vec<(u64, u32)> = Vec::new();
+            let mut clock = from;
+            for (child, (call, ahead)) in (0u32..).zip(calls) {
+                let tag = clock.wrapping_add(ahead);
+                let insert = |model: &mut Vec<(u64, u32)>, (tag, child)| {
+                    let at = model.partition_point(|&(other, _)| !is_before(tag, other));
+                    model.insert(at, (tag, child));
+                };
+                match call {
+                    0..=2 if model.len() < 5 => {
+                        entry.put(&mut items, model.is_empty(), (tag, child));
+                        insert(&mut model, (tag, child));
+                    }
+                    3..=5 if !model.is_empty() => {
+                        let (was, first) = model.remove(0);
+                        entry.rotate(&mut items, was.wrapping_add(ahead));
+                        insert(&mut model, (was.wrapping_add(ahead), first));
+                    }
+                    6 if !model.is_empty() => {
+                        model.remove(0);
+                        prop_assert_eq!(entry.take_first(&mut items), !model.is_empty());
+                    }
+                    7 if ahead == 0 && !model.is_empty() => {
+                        entry.clear(&mut items);
+                        model.clear();
+                    }
+                    _ => clock = clock.wrapping_add(1),
+                }
+                let free = 5 - model.len();
+                prop_assert_eq!(contents(&entry, &items, model.is_empty()), (model.clone(), free));
+                if let Some(&first) = model.first() {
+                    prop_assert_eq!((entry.start, entry.first), first);
+                    prop_assert_eq!(entry.last, model[model.len() - 1].0);
+                }
+                prop_assert_eq!(contents(&other, &items, true), (Vec::new(), 3));
+            }
+        }
+    }
 }

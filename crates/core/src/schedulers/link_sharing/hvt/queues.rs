@@ -228,6 +228,7 @@ impl Queues {
         entry.put(&mut self.items, !was_on, (tag, child));
     }
 
+    /// Puts `child`, whose link is [`NIL`], into the wheel of its parent.
     #[inline(never)]
     fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
         let Self { nodes, entries, groups, .. } = self;
@@ -312,8 +313,8 @@ impl Queues {
         }
     }
 
-    /// Returns the leaf that is reached from `at` through lists. Otherwise the class that has a wheel, with the group that is
-    /// next in it, or that has no child in its queue.
+    /// Descends from `at` through lists. Returns the leaf that it reaches, as a child; or the class that has a wheel, with the
+    /// group that is next in it; or the class that has no child in its queue.
     #[inline(always)]
     pub(super) fn descend(nodes: &mut [Node], entries: &[Entry], mut at: u32) -> (u32, Option<u32>) {
         while at & LEAF == 0 {
@@ -513,8 +514,8 @@ impl Queues {
         }
     }
 
-    /// Charges `bytes` to the parents of `child` and of the classes above it. Returns the first child of a wheel, with its
-    /// tag, in which the bytes are counted, and its place.
+    /// Charges `bytes` to the parents of `child` and of the classes above it, up to the link or to a wheel. Returns the child
+    /// of the wheel, with its tag, in which the bytes are counted, and its place.
     #[inline(always)]
     pub(super) fn charge_lists(
         nodes: &mut [Node],
@@ -566,9 +567,7 @@ impl Queues {
             } else {
                 node.advance(bytes * node.rate);
             }
-            if !node.is_wheel
-                && !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&mut self.items)
-            {
+            if !node.is_wheel && !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&mut self.items) {
                 node.on &= !(1 << place.group());
             }
             let (era, is_on, above) = (node.era(), node.on != 0, node.member.place);
@@ -605,9 +604,7 @@ impl Queues {
                 return;
             }
             let node = &mut self.nodes[parent as usize];
-            let own = &mut node.member;
-            own.tag = own.tag.wrapping_add(bytes * own.inverse);
-            (child, tag, place) = (parent, own.tag, own.place);
+            (child, tag, place) = (parent, node.charge(bytes), node.member.place);
             ready = node.on != 0;
             held &= !ready;
         }
