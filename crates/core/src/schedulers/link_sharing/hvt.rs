@@ -226,7 +226,7 @@ impl Node {
         }
     }
 
-    /// Moves the clock as the first child of the first list sends `bytes`: before that to the child's start, if it is ahead.
+    /// Moves the clock to the start of the first list, if that is ahead, and on as its first child sends `bytes`.
     #[inline(always)]
     const fn serve_first(&mut self, bytes: u64) {
         let (start, was) = (self.list.start, self.v);
@@ -358,8 +358,9 @@ impl Hvt {
         served
     }
 
-    /// Fills slots in a plain tree of lists until about `max_bytes` bytes are sent, or a leaf has its turn that is not a FIFO or
-    /// has no second packet. No last packet of a leaf is in transmission. Returns the number and the bytes of the packets.
+    /// Fills slots in a plain tree of lists until about `max_bytes` bytes are sent, or a leaf has its turn that is not
+    /// a FIFO or has no second packet. No last packet of a leaf is in transmission. Returns the number and the bytes of
+    /// the packets.
     ///
     /// [`Hvt::next_plain`] does the same. Here the slab is open, and the cases are few, so that most is in registers.
     #[inline(never)]

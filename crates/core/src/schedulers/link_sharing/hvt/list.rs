@@ -28,7 +28,7 @@ pub(super) struct Entry {
 pub(super) struct Item {
     pub(super) tag: u64,
     pub(super) child: u32,
-    /// The next place: behind the last child that of the first, so that a first child that becomes the last stays where it
+    /// The next place; behind the last child, that of the first. So a first child that becomes the last stays where it
     /// is. Of a free place, the next free one.
     next: u32,
 }

@@ -255,8 +255,8 @@ impl Queues {
         let mut least = ahead(entry);
         on &= on - 1;
         if on != 0 {
-            // The deadline if it is eligible, and behind all these the start, both counted from the clock. The distances of
-            // groups ascend, so that of equal starts the first one has the earliest deadline.
+            // The deadline if it is eligible, and behind all these the start, both counted from the clock. The
+            // distances of groups ascend, so that of equal starts the first one has the earliest deadline.
             let key = |entry: &Entry| {
                 let ahead = ahead(entry);
                 ahead + if ahead > 0 { NOT_YET } else { entry.distance as i64 }
@@ -293,28 +293,25 @@ impl Queues {
         })
     }
 
-    /// Returns the leaf that is next in a tree without ceilings and latency-critical leaves. Where a class has only its first
-    /// list, its clock is moved when it is charged.
+    /// Returns the leaf that is next in a tree without ceilings and latency-critical leaves. The clock of a class that
+    /// has only its first list is moved when it is charged.
     #[inline(always)]
     pub(super) fn next_leaf(&mut self) -> Option<u32> {
         let mut at = ROOT;
         loop {
             let group;
             (at, group) = Self::descend(&mut self.nodes, &self.entries, at);
-            if let Some(group) = group {
-                at = self.pick_from_wheel(at, group);
+            if at & LEAF == 0 {
+                at = self.pick_from_wheel(at, group?);
             }
             if at & LEAF != 0 {
                 return Some(at & !LEAF);
             }
-            if group.is_none() {
-                return None;
-            }
         }
     }
 
-    /// Descends from `at` through lists. Returns the leaf that it reaches, as a child; or the class that has a wheel, with the
-    /// group that is next in it; or the class that has no child in its queue.
+    /// Descends from `at` through lists. Returns the leaf that it reaches, as a child; or the class that has a wheel,
+    /// with the group that is next in it; or the class that has no child in its queue.
     #[inline(always)]
     pub(super) fn descend(nodes: &mut [Node], entries: &[Entry], mut at: u32) -> (u32, Option<u32>) {
         while at & LEAF == 0 {
@@ -330,8 +327,8 @@ impl Queues {
         (at, None)
     }
 
-    /// Returns the first child of the group `index` of the wheel of `at`, which is next; it leaves the wheel. Returns `at` if the
-    /// child's tag was beyond the ring or has grown: it goes back, and another one may be next.
+    /// Removes and returns the first child of the group `index` of the wheel of `at`, which is next. Returns `at` if
+    /// the child's tag was beyond the ring or has grown: it goes back, and another one may be next.
     #[inline(never)]
     fn pick_from_wheel(&mut self, at: u32, index: u32) -> u32 {
         let Self { leaves, nodes, entries, groups, .. } = self;
@@ -514,8 +511,8 @@ impl Queues {
         }
     }
 
-    /// Charges `bytes` to the parents of `child` and of the classes above it, up to the link or to a wheel. Returns the child
-    /// of the wheel, with its tag, in which the bytes are counted, and its place.
+    /// Charges `bytes` to the parents of `child` and of the classes above it, up to the link or to a wheel. Returns the
+    /// child of the wheel, with its tag, in which the bytes are counted, and its place.
     #[inline(always)]
     pub(super) fn charge_lists(
         nodes: &mut [Node],
