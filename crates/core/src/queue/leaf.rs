@@ -184,6 +184,13 @@ impl LeafQueue {
         self.packets == 0
     }
 
+    /// Returns true if two packets or more are queued, for a plain FIFO.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn has_second(&self) -> bool {
+        self.packets > 1
+    }
+
     /// Returns the amount queued.
     #[must_use]
     pub(crate) fn backlog(&self, slab: &PacketSlab) -> Amount {
@@ -254,17 +261,30 @@ impl LeafQueue {
         if self.packets == 0 || u64::from(self.head.len) > max_len {
             return None;
         }
+        Some(self.dequeue_first(slab, class, now, drops).0)
+    }
+
+    /// Like [`LeafQueue::dequeue`], for a queue that is not empty. Returns true if it has another packet.
+    #[inline(always)]
+    pub(crate) fn dequeue_first(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        now: Nanos,
+        drops: &mut dyn DropSink,
+    ) -> (Packet, bool) {
         if self.active != NIL {
-            return Some(self.dequeue_active(slab, class, Some(now), drops));
+            let packet = self.dequeue_active(slab, class, Some(now), drops);
+            return (packet, self.packets > 0);
         }
-        Some(self.take_head(slab, class))
+        self.take_head(slab, class)
     }
 
     /// Drops all packets, which belong to `class`, in the order in which they would have left.
     pub(crate) fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
         while self.packets > 0 {
             let packet = if self.active == NIL {
-                self.take_head(slab, class)
+                self.take_head(slab, class).0
             } else {
                 self.dequeue_active(slab, class, None, drops)
             };
@@ -369,20 +389,22 @@ impl LeafQueue {
         }
     }
 
+    /// Removes and returns the head of a FIFO that is not empty. Returns true if it has another packet.
     #[inline(always)]
-    fn take_head(&mut self, slab: &mut PacketSlab, class: ClassId) -> Packet {
+    fn take_head(&mut self, slab: &mut PacketSlab, class: ClassId) -> (Packet, bool) {
         let slab = &mut slab.store;
         let packet = Packet { handle: self.head.handle, len: self.head.len, class };
         self.packets -= 1;
         self.bytes -= packet.len;
         slab.leave(packet.len);
-        if self.packets > 0 {
-            let index = self.head.next;
-            let node = &slab.nodes[index as usize];
-            self.head = *node;
-            slab.release(index);
+        if self.packets == 0 {
+            return (packet, false);
         }
-        packet
+        let index = self.head.next;
+        let node = &slab.nodes[index as usize];
+        self.head = *node;
+        slab.release(index);
+        (packet, true)
     }
 }
 

@@ -40,7 +40,7 @@
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A
-//! child with a tag in the middle of its list, of 24 at most, is put there from the end.
+//! child with a tag in the middle of its list, of 24 at most, finds its place from the front.
 //!
 //! # Invariants
 //!
@@ -64,7 +64,7 @@
 use alloc::vec::Vec;
 use core::any::Any;
 
-use crate::bases::batches::{PlainIn, Served, fill, look_ahead, push_behind, push_runs};
+use crate::bases::batches::{PlainIn, Served, fill, look_ahead, push_behind, push_runs, slots_within};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Delay, Dequeued, DropReason, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory,
     Packet, Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
@@ -206,8 +206,8 @@ impl Node {
         waiting: 0,
         entries: 0,
         is_wheel: false,
-        member: Member::NONE,
-        list: Entry::new(0, 1, 0),
+        member: Member { place: Place::LINK, ..Member::NONE },
+        list: Entry::of_wheel(0, 0),
     };
 
     /// Moves the clock by `units`.
@@ -226,6 +226,23 @@ impl Node {
         }
     }
 
+    /// Moves the clock to the start of the first list, if that is ahead, and on as its first child sends `bytes`.
+    #[inline(always)]
+    const fn serve_first(&mut self, bytes: u64) {
+        let (start, was) = (self.list.start, self.v);
+        let from = if (start.wrapping_sub(was) as i64) < 0 { was } else { start };
+        self.v = from.wrapping_add(bytes * self.rate);
+        // It moves by less than half of the numbers.
+        self.high = self.high.wrapping_add((self.v < was) as u32);
+    }
+
+    /// Counts `bytes` in its tag as a child. Returns the tag.
+    #[inline(always)]
+    const fn charge(&mut self, bytes: u64) -> u64 {
+        self.member.tag = self.member.tag.wrapping_add(bytes * self.member.inverse);
+        self.member.tag
+    }
+
     /// Returns the number of the era.
     #[inline(always)]
     const fn era(&self) -> u32 {
@@ -242,8 +259,10 @@ pub struct Hvt {
     last: u32,
     /// The leaf of the only packet, which is not in the queues of the classes above it; [`NIL`] if none.
     alone: u32,
-    /// True if a packet may be alone: the tree has no wheels, and is plain.
-    may_be_alone: bool,
+    /// True if the tree has no wheels, and is plain: a packet may be alone.
+    has_lists: bool,
+    /// True if the tree also has a FIFO: batches may have runs.
+    has_runs: bool,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
@@ -265,13 +284,15 @@ impl Hvt {
         let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
         let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let is_plain = ceilings.is_empty() && !urgent.is_for_any();
-        let may_be_alone = is_plain && queues.groups.is_empty();
+        let has_lists = is_plain && queues.groups.is_empty();
+        let has_runs = has_lists && tree.leaves().iter().any(|leaf| queues.leaves[leaf.index()].queue.is_fifo());
         Ok(Self {
             queues,
             slab,
             last: NIL,
             alone: NIL,
-            may_be_alone,
+            has_lists,
+            has_runs,
             ceilings,
             urgent,
             now: Nanos::ZERO,
@@ -291,21 +312,42 @@ impl Hvt {
 
 /// Packets that leave.
 impl Hvt {
-    /// Removes and returns the next packet.
-    #[inline(always)]
-    fn next(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
-        if self.is_plain { self.next_plain(drops) } else { self.next_special(drops) }
-    }
-
     /// Fills slots until all have a packet, `max_bytes` bytes are sent, or nothing more can be sent now.
     fn serve(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
+        if !self.is_plain {
+            return self.serve_special(slots, max_bytes, drops);
+        }
+        let (mut packets, mut bytes, mut more) = (0, 0, true);
+        loop {
+            if self.has_runs && self.last == NIL {
+                let run = self.run(&mut slots[packets..], max_bytes.saturating_sub(bytes));
+                packets += run.0;
+                bytes += run.1;
+            }
+            if bytes >= max_bytes {
+                break;
+            }
+            let Some(slot) = slots.get_mut(packets) else { break };
+            let Dequeued::Packet(packet) = self.next_plain(drops) else {
+                more = false;
+                break;
+            };
+            packets += 1;
+            bytes += u64::from(packet.len);
+            *slot = packet;
+        }
+        Served { packets, bytes, more }
+    }
+
+    /// As [`Hvt::serve`], where a class has a ceiling or a leaf is latency-critical.
+    #[inline(never)]
+    fn serve_special(&mut self, slots: &mut [Packet], max_bytes: u64, drops: &mut dyn DropSink) -> Served {
         let mut served = Served { packets: 0, bytes: 0, more: true };
-        let is_plain = self.is_plain;
         for slot in slots {
             if served.bytes >= max_bytes {
                 break;
             }
-            let Some(packet) = (if is_plain { self.next_plain(drops) } else { self.next_special(drops) }) else {
+            let Some(packet) = self.next_special(drops) else {
                 served.more = false;
                 break;
             };
@@ -316,32 +358,60 @@ impl Hvt {
         served
     }
 
+    /// Fills slots in a plain tree of lists until about `max_bytes` bytes are sent, or a leaf has its turn that is not
+    /// a FIFO or has no second packet. No last packet of a leaf is in transmission. Returns the number and the bytes of
+    /// the packets.
+    ///
+    /// [`Hvt::next_plain`] does the same. Here the slab is open, and the cases are few, so that most is in registers.
+    #[inline(never)]
+    fn run(&mut self, slots: &mut [Packet], max_bytes: u64) -> (usize, u64) {
+        let few = slots_within(max_bytes, self.queues.max_packet as u32).min(slots.len());
+        let Queues { leaves, nodes, entries, items, .. } = &mut self.queues;
+        let (leaves, nodes, entries, items) = (&mut leaves[..], &mut nodes[..], &mut entries[..], &mut items[..]);
+        let mut slab = self.slab.open(0);
+        let mut slots = slots[..few].iter_mut();
+        let mut bytes = 0;
+        let unused = loop {
+            let Some(slot) = slots.next() else { break 0 };
+            let (child, _) = Queues::descend(nodes, entries, ROOT);
+            let id = child & !LEAF;
+            if child == id {
+                break slots.len() + 1;
+            }
+            let Leaf { queue, member } = &mut leaves[id as usize];
+            if !queue.is_fifo() || !queue.has_second() {
+                break slots.len() + 1;
+            }
+            let len = u64::from(queue.len_of_head());
+            queue.pop_open(&mut slab, ClassId(id), slot);
+            member.tag = member.tag.wrapping_add(len * member.inverse);
+            bytes += len;
+            Queues::charge_lists(nodes, entries, items, (child, member.tag, member.place), len);
+        };
+        let packets = few - unused;
+        slab.leave(packets as u32, bytes);
+        (packets, bytes)
+    }
+
     /// Removes and returns the next packet, where no class has a ceiling and no leaf is latency-critical.
-    #[inline(always)]
-    fn next_plain(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
+    #[inline(never)]
+    fn next_plain(&mut self, drops: &mut dyn DropSink) -> Dequeued {
         if self.last != NIL {
             if self.alone != NIL {
-                return Some(self.send_alone(drops));
+                return Dequeued::Packet(self.send_alone(drops));
             }
             let last = core::mem::replace(&mut self.last, NIL);
             self.queues.settle(last | LEAF, true);
         }
-        let mut at = ROOT;
-        let id = loop {
-            let Some(child) = self.queues.pick(at) else {
-                return (self.alone != NIL).then(|| self.send_alone(drops));
-            };
-            if child & LEAF != 0 {
-                break child & !LEAF;
-            }
-            at = child;
+        let Some(id) = self.queues.next_leaf() else {
+            return if self.alone == NIL { Dequeued::Idle } else { Dequeued::Packet(self.send_alone(drops)) };
         };
         let (packet, standing, ready) = self.take(id, drops);
         if !ready {
             self.last = id;
         }
         self.queues.charge_plain(id, standing, packet.len.into(), ready);
-        Some(packet)
+        Dequeued::Packet(packet)
     }
 
     /// Removes and returns the only packet. All is as if it had come into the queues and had been chosen there.
@@ -369,7 +439,7 @@ impl Hvt {
         self.queues.rise(id | LEAF);
     }
 
-    /// Removes and returns the next packet.
+    /// Removes and returns the next packet. Returns nothing if no packet can be sent now.
     #[inline(never)]
     fn next_special(&mut self, drops: &mut dyn DropSink) -> Option<Packet> {
         let last = core::mem::replace(&mut self.last, NIL);
@@ -405,11 +475,9 @@ impl Hvt {
     #[inline(always)]
     fn take(&mut self, id: u32, drops: &mut dyn DropSink) -> (Packet, (u64, Place), bool) {
         let Leaf { queue, member } = &mut self.queues.leaves[id as usize];
-        let Some(packet) = queue.dequeue(&mut self.slab, ClassId(id), self.now, drops) else {
-            unreachable!("leaf {id} has its turn and no packet");
-        };
+        let (packet, ready) = queue.dequeue_first(&mut self.slab, ClassId(id), self.now, drops);
         member.tag = member.tag.wrapping_add(u64::from(packet.len) * member.inverse);
-        (packet, (member.tag, member.place), !queue.is_empty())
+        (packet, (member.tag, member.place), ready)
     }
 
     /// Starts the link anew if no class is in its queue: all are blocked, or all packets are urgent. `settled`: it has just been
@@ -576,7 +644,7 @@ impl Hvt {
 }
 
 impl PlainIn for Hvt {
-    #[inline(always)]
+    #[inline(never)]
     fn push_plain(&mut self, batch: &[Packet]) -> usize {
         if self.urgent.is_for_any() {
             return 0;
@@ -622,7 +690,7 @@ impl Scheduler for Hvt {
                 if alone == id {
                     return;
                 }
-            } else if self.slab.queued() == 1 && self.may_be_alone {
+            } else if self.slab.queued() == 1 && self.has_lists {
                 self.alone = id;
                 return;
             }
@@ -633,7 +701,10 @@ impl Scheduler for Hvt {
     #[inline]
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
         self.now = self.now.max(now);
-        match self.next(drops) {
+        if self.is_plain {
+            return self.next_plain(drops);
+        }
+        match self.next_special(drops) {
             Some(packet) => Dequeued::Packet(packet),
             None => self.next_release().map_or(Dequeued::Idle, Dequeued::WaitUntil),
         }

@@ -136,7 +136,7 @@ fn queued(hvt: &Hvt, at: u32, child: u32) -> Result<(), String> {
 fn ordered(hvt: &Hvt, at: u32, entry: &Entry) -> Result<u32, String> {
     let mut before = None;
     let mut count = 0;
-    for Item { tag, child } in entry.list(&hvt.queues.items) {
+    for Item { tag, child, .. } in entry.list(&hvt.queues.items) {
         let member = hvt.queues.member(child);
         queued(hvt, at, child)?;
         let is_late = before.is_some_and(|before| (tag.wrapping_sub(before) as i64) < 0);

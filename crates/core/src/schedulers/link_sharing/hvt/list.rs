@@ -1,6 +1,7 @@
 //! Children of one weight: a list in the order of their tags.
 
 use super::NIL;
+use crate::parts::memory::Stack;
 
 /// A group of children of one class: those of one weight, or of a group of its wheel.
 #[derive(Clone, Copy, Debug)]
@@ -13,54 +14,56 @@ pub(super) struct Entry {
     last: u64,
     /// The first child of a list.
     pub(super) first: u32,
-    /// The first place of a list; of a wheel, the number of the group.
+    /// Of a wheel, the number of the group.
     pub(super) base: u32,
-    /// A list is in a ring of one place more than this, a power of two.
-    mask: u32,
-    /// The place of the first child, and the place behind the last, modulo the places of the ring.
+    /// The places of the first and of the last child of a list.
     head: u32,
-    tail: u32,
+    end: u32,
+    /// The first free place of a list; [`NIL`] if none.
+    free: u32,
 }
 
-/// Most places of lists for each child: their numbers are powers of two.
-pub(super) const MOST_ITEMS: usize = 2;
-
-/// A place in the list of a group.
+/// A place for a child in the list of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) tag: u64,
     pub(super) child: u32,
-}
-
-impl Item {
-    pub(super) const NONE: Self = Self { tag: 0, child: NIL };
+    /// The next place; behind the last child, that of the first. So a first child that becomes the last stays where it
+    /// is. Of a free place, the next free one.
+    next: u32,
 }
 
 impl Entry {
-    /// Makes an entry for the list of `children` with its places from `base` on; for a wheel, of the group `base`.
-    pub(super) const fn new(base: u32, children: usize, distance: u64) -> Self {
-        let mask = Self::room(children) as u32 - 1;
-        Self { start: 0, distance, last: 0, first: NIL, base, mask, head: 0, tail: 0 }
+    /// Makes an entry for the group `base` of a wheel.
+    pub(super) const fn of_wheel(base: u32, distance: u64) -> Self {
+        Self { start: 0, distance, last: 0, first: NIL, base, head: NIL, end: NIL, free: NIL }
     }
 
-    /// Places for `children`.
-    pub(super) const fn room(children: usize) -> usize {
-        children.next_power_of_two()
+    /// Makes an entry for the list of `children`, one or more, with new places in `items`.
+    pub(super) fn of_list(items: &mut Stack<Item>, children: usize, distance: u64) -> Self {
+        let free = items.len() as u32;
+        let last = free + children as u32 - 1;
+        for next in free + 1..=last {
+            items.push(Item { tag: 0, child: NIL, next });
+        }
+        items.push(Item { tag: 0, child: NIL, next: NIL });
+        Self { free, ..Self::of_wheel(NIL, distance) }
     }
 
-    /// Returns the places of its list.
-    pub(super) fn places(&self) -> core::ops::Range<usize> {
-        self.base as usize..(self.base + self.mask) as usize + 1
-    }
-
-    /// Returns it with its places from `base` on, or of a wheel with the group `base`.
+    /// Returns the entry of a wheel, with the group `base`.
     pub(super) const fn moved_to(self, base: u32) -> Self {
         Self { base, ..self }
     }
 
-    /// Returns the children of its list, in order, which is in `items`.
+    /// Returns the children of a list that is not empty, in order.
     pub(super) fn list(self, items: &[Item]) -> impl Iterator<Item = Item> {
-        (0..self.tail.wrapping_sub(self.head)).map(move |at| items[self.at(self.head.wrapping_add(at))])
+        let mut next = Some(self.head);
+        core::iter::from_fn(move || {
+            let place = next?;
+            let item = items[place as usize];
+            next = (place != self.end).then_some(item.next);
+            Some(item)
+        })
     }
 
     /// Returns the tag of the last child of a list.
@@ -69,78 +72,104 @@ impl Entry {
         self.last
     }
 
-    /// Returns the index of a place.
-    #[inline(always)]
-    const fn at(&self, place: u32) -> usize {
-        (self.base + (place & self.mask)) as usize
+    /// Empties a list that is not empty.
+    pub(super) fn clear(&mut self, items: &mut [Item]) {
+        items[self.end as usize].next = self.free;
+        self.free = self.head;
     }
 
-    /// Begins a list with `item`.
+    /// Puts `child`, with the tag `tag`, into a free place, before the place `next`. Returns the place.
     #[inline(always)]
-    pub(super) fn begin(&mut self, items: &mut [Item], item: Item) {
-        self.head = self.tail;
-        self.append(items, item);
-        (self.start, self.first) = (item.tag, item.child);
+    fn fill(&mut self, items: &mut [Item], (tag, child): (u64, u32), next: u32) -> u32 {
+        let place = self.free;
+        let item = &mut items[place as usize];
+        self.free = item.next;
+        *item = Item { tag, child, next };
+        place
     }
 
-    /// Puts `item` into a list that is not empty, in the order of tags, behind equal ones.
+    /// Puts `child`, with the tag `tag`, into a list, in the order of tags, behind equal ones.
     #[inline(always)]
-    pub(super) fn insert(&mut self, items: &mut [Item], item: Item) {
-        if is_before(item.tag, self.last) {
-            return self.insert_between(items, item);
+    pub(super) fn put(&mut self, items: &mut [Item], is_empty: bool, (tag, child): (u64, u32)) {
+        if is_empty { self.begin(items, (tag, child)) } else { self.insert(items, (tag, child)) }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, items: &mut [Item], (tag, child): (u64, u32)) {
+        let place = self.free;
+        self.fill(items, (tag, child), place);
+        (self.head, self.end) = (place, place);
+        (self.start, self.first, self.last) = (tag, child, tag);
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, items: &mut [Item], (tag, child): (u64, u32)) {
+        let place = self.fill(items, (tag, child), self.head);
+        if is_before(tag, self.last) {
+            return self.link(items, place, tag);
         }
-        self.append(items, item);
+        items[self.end as usize].next = place;
+        (self.end, self.last) = (place, tag);
     }
 
-    #[inline(always)]
-    fn append(&mut self, items: &mut [Item], item: Item) {
-        items[self.at(self.tail)] = item;
-        self.tail = self.tail.wrapping_add(1);
-        self.last = item.tag;
-    }
-
-    /// Puts `item` before the last.
+    /// Links the item at `place`, whose tag `tag` is before the last one of the list, in the order of tags.
     #[inline(never)]
-    fn insert_between(&mut self, items: &mut [Item], item: Item) {
-        if is_before(item.tag, self.start) {
-            self.head = self.head.wrapping_sub(1);
-            items[self.at(self.head)] = item;
-            (self.start, self.first) = (item.tag, item.child);
+    fn link(&mut self, items: &mut [Item], place: u32, tag: u64) {
+        if is_before(tag, self.start) {
+            let item = &mut items[place as usize];
+            item.next = self.head;
+            (self.start, self.first) = (tag, item.child);
+            self.head = place;
+            items[self.end as usize].next = place;
             return;
         }
-        let mut place = self.tail;
-        self.tail = self.tail.wrapping_add(1);
-        loop {
-            let before = items[self.at(place.wrapping_sub(1))];
-            if !is_before(item.tag, before.tag) {
-                break;
+        let mut before = self.head;
+        let next = loop {
+            let next = items[before as usize].next;
+            if is_before(tag, items[next as usize].tag) {
+                break next;
             }
-            items[self.at(place)] = before;
-            place = place.wrapping_sub(1);
-        }
-        items[self.at(place)] = item;
+            before = next;
+        };
+        items[place as usize].next = next;
+        items[before as usize].next = place;
     }
 
-    /// Puts the first child, whose tag is now `tag`, in its new place.
+    /// Puts the first child, whose tag has grown to `tag`, in its new place.
     #[inline(always)]
     pub(super) fn rotate(&mut self, items: &mut [Item], tag: u64) {
-        let item = Item { tag, child: self.first };
+        let place = self.head;
+        let item = &mut items[place as usize];
+        item.tag = tag;
+        let next = item.next;
         if is_before(tag, self.last) {
-            self.take_first(items);
-            return self.insert_between(items, item);
+            items[self.end as usize].next = next;
+            self.begin_at(items, next);
+            return self.link(items, place, tag);
         }
-        // The place behind the last may be that of the first.
-        self.append(items, item);
-        self.take_first(items);
+        (self.end, self.last) = (place, tag);
+        self.begin_at(items, next);
+    }
+
+    /// Makes the item at `place` the first.
+    #[inline(always)]
+    fn begin_at(&mut self, items: &[Item], place: u32) {
+        let item = &items[place as usize];
+        (self.start, self.first, self.head) = (item.tag, item.child, place);
     }
 
     /// Takes out the first child. Returns false if it was the only one.
     #[inline(always)]
-    pub(super) fn take_first(&mut self, items: &[Item]) -> bool {
-        self.head = self.head.wrapping_add(1);
-        let next = items[self.at(self.head)];
-        (self.start, self.first) = (next.tag, next.child);
-        self.head != self.tail
+    pub(super) fn take_first(&mut self, items: &mut [Item]) -> bool {
+        let place = self.head;
+        let next = core::mem::replace(&mut items[place as usize].next, self.free);
+        self.free = place;
+        if place == self.end {
+            return false;
+        }
+        items[self.end as usize].next = next;
+        self.begin_at(items, next);
+        true
     }
 }
 
@@ -148,4 +177,74 @@ impl Entry {
 #[inline(always)]
 const fn is_before(tag: u64, other: u64) -> bool {
     (tag.wrapping_sub(other) as i64) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The tags and children of a list, in order, and the number of its free places.
+    fn contents(entry: &Entry, items: &[Item], is_empty: bool) -> (Vec<(u64, u32)>, usize) {
+        let listed = if is_empty { Vec::new() } else { entry.list(items).map(|item| (item.tag, item.child)).collect() };
+        let mut free = Vec::new();
+        let mut next = entry.free;
+        while next != NIL {
+            free.push(next);
+            next = items[next as usize].next;
+        }
+        (listed, free.len())
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_in_the_order_of_tags_and_of_arrival_and_loses_no_place(
+            calls in proptest::collection::vec((0u8..8, 0u64..6), 1..200),
+            // Tags may wrap.
+            from in prop_oneof![Just(0u64), Just(u64::MAX - 20)],
+        ) {
+            let mut items = Stack::with_room(3 + 5).unwrap();
+            let other = Entry::of_list(&mut items, 3, 0);
+            let mut entry = Entry::of_list(&mut items, 5, 0);
+            let mut model: Vec<(u64, u32)> = Vec::new();
+            let mut clock = from;
+            for (child, (call, ahead)) in (0u32..).zip(calls) {
+                let tag = clock.wrapping_add(ahead);
+                let insert = |model: &mut Vec<(u64, u32)>, (tag, child)| {
+                    let at = model.partition_point(|&(other, _)| !is_before(tag, other));
+                    model.insert(at, (tag, child));
+                };
+                match call {
+                    0..=2 if model.len() < 5 => {
+                        entry.put(&mut items, model.is_empty(), (tag, child));
+                        insert(&mut model, (tag, child));
+                    }
+                    3..=5 if !model.is_empty() => {
+                        let (was, first) = model.remove(0);
+                        entry.rotate(&mut items, was.wrapping_add(ahead));
+                        insert(&mut model, (was.wrapping_add(ahead), first));
+                    }
+                    6 if !model.is_empty() => {
+                        model.remove(0);
+                        prop_assert_eq!(entry.take_first(&mut items), !model.is_empty());
+                    }
+                    7 if ahead == 0 && !model.is_empty() => {
+                        entry.clear(&mut items);
+                        model.clear();
+                    }
+                    _ => clock = clock.wrapping_add(1),
+                }
+                let free = 5 - model.len();
+                prop_assert_eq!(contents(&entry, &items, model.is_empty()), (model.clone(), free));
+                if let Some(&first) = model.first() {
+                    prop_assert_eq!((entry.start, entry.first), first);
+                    prop_assert_eq!(entry.last, model[model.len() - 1].0);
+                }
+                prop_assert_eq!(contents(&other, &items, true), (Vec::new(), 3));
+            }
+        }
+    }
 }

@@ -37,6 +37,8 @@ impl Place {
     pub(super) const INNER: u32 = 1 << 4;
     const GROUP: u32 = 5;
     const PARENT: u32 = 11;
+    /// The link, which has no parent: not in group 0.
+    pub(super) const LINK: Self = Self::new(0, 1, 0);
     /// A class in `group`, below 64, of the children of the inner class `parent`, with constant `flags`.
     pub(super) const fn new(parent: u32, group: u32, flags: u32) -> Self {
         Self(parent << Self::PARENT | group << Self::GROUP | flags)

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::lateness::Lateness;
-use super::list::{Entry, Item, MOST_ITEMS};
+use super::list::{Entry, Item};
 use super::place::{LEAF, Place, State};
 use super::scale::{Scale, parents};
 use super::wheel::{self, Group};
@@ -14,6 +14,9 @@ use crate::parts::memory::{Stack, bytes_of, filled, pause};
 use crate::parts::prefetch::prefetch;
 use crate::parts::virtual_time;
 use crate::queue::PacketSlab;
+
+/// Starts and deadlines of classes in queues are less than this from the clock.
+const NOT_YET: i64 = 1 << 62;
 
 /// All classes and their queues.
 #[derive(Debug)]
@@ -53,7 +56,7 @@ impl Queues {
                 groups += count;
             } else {
                 entries += count.saturating_sub(1);
-                items += MOST_ITEMS * scale.inverse.len();
+                items += scale.inverse.len();
             }
         }
         let mut queues = Self {
@@ -104,17 +107,16 @@ impl Queues {
         for (index, &most) in groups.most().iter().enumerate() {
             if node.is_wheel {
                 let group = Group::new(most, late)?;
-                self.entries.push(Entry::new(self.groups.len() as u32, 1, group.distance));
+                self.entries.push(Entry::of_wheel(self.groups.len() as u32, group.distance));
                 self.groups.push(group);
             } else {
                 let of_weight = scale.inverse.iter().filter(|&inverse| inverse * largest == most).count();
-                let list = Entry::new(self.items.len() as u32, of_weight, most);
+                let list = Entry::of_list(&mut self.items, of_weight, most);
                 if index == 0 {
                     node.list = list;
                 } else {
                     self.entries.push(list);
                 }
-                (0..Entry::room(of_weight)).for_each(|_| self.items.push(Item::NONE));
             }
         }
         let first = u32::from(node.is_wheel);
@@ -136,7 +138,7 @@ impl Queues {
             queues += if children > SCANNED {
                 bytes_of::<Entry>(wheel::most_groups(children)) + wheel::memory(children)
             } else {
-                bytes_of::<(Entry, [Item; MOST_ITEMS])>(children)
+                bytes_of::<(Entry, Item)>(children)
             };
         }
         bytes_of::<Leaf>(tree.len())
@@ -159,6 +161,11 @@ impl Queues {
             leaf.member.reset();
         }
         for node in self.nodes.iter_mut() {
+            let mut on = if node.is_wheel { 0 } else { node.on };
+            while on != 0 {
+                Self::entry_mut(node, &mut self.entries, on.trailing_zeros()).clear(&mut self.items);
+                on &= on - 1;
+            }
             (node.v, node.on, node.high, node.waiting) = (0, 0, 0, 0);
             node.member.reset();
             node.member.place.clear(Place::OWES);
@@ -199,31 +206,36 @@ impl Queues {
     }
 
     /// Puts `child` into the queue of its parent, by its tag.
-    #[inline]
+    #[inline(never)]
     pub(super) fn put(&mut self, child: u32) {
-        let Member { tag, place, .. } = *self.member(child);
+        let member = self.member_mut(child);
+        member.link = NIL;
+        let Member { tag, place, .. } = *member;
+        self.put_at(child, tag, place);
+    }
+
+    /// Puts `child`, whose link is [`NIL`], into the queue of its parent, by its tag `tag` and its place `place`.
+    #[inline(always)]
+    fn put_at(&mut self, child: u32, tag: u64, place: Place) {
         let node = &mut self.nodes[place.parent() as usize];
         if node.is_wheel {
             return self.put_in_wheel(child, tag, place);
         }
-        let (bit, item) = (1 << place.group(), Item { tag, child });
+        let bit = 1 << place.group();
         let was_on = node.on & bit != 0;
         node.on |= bit;
         let entry = Self::entry_mut(node, &mut self.entries, place.group());
-        if !was_on {
-            entry.begin(&mut self.items, item);
-        } else {
-            entry.insert(&mut self.items, item);
-        }
+        entry.put(&mut self.items, !was_on, (tag, child));
     }
 
-    #[inline]
+    /// Puts `child`, whose link is [`NIL`], into the wheel of its parent.
+    #[inline(never)]
     fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
-        self.member_mut(child).link = NIL;
-        let node = &mut self.nodes[place.parent() as usize];
+        let Self { nodes, entries, groups, .. } = self;
+        let node = &mut nodes[place.parent() as usize];
         node.on |= 1 << place.group();
-        let entry = &mut self.entries[(node.entries + place.group() - 1) as usize];
-        let group = &mut self.groups[entry.base as usize];
+        let entry = &mut entries[(node.entries + place.group() - 1) as usize];
+        let group = &mut groups[entry.base as usize];
         if let Some(last) = wheel::append(group, entry, (child, tag, node.v)) {
             self.member_mut(last).link = child;
         }
@@ -243,10 +255,11 @@ impl Queues {
         let mut least = ahead(entry);
         on &= on - 1;
         if on != 0 {
-            // The start, counted from the clock, and behind it the deadline, which decides between two that are eligible.
+            // The deadline if it is eligible, and behind all these the start, both counted from the clock. The
+            // distances of groups ascend, so that of equal starts the first one has the earliest deadline.
             let key = |entry: &Entry| {
-                let finish = entry.start.wrapping_add(entry.distance);
-                u128::from(ahead(entry).max(0) as u64) << 64 | u128::from(finish.wrapping_sub(v) ^ 1 << 63)
+                let ahead = ahead(entry);
+                ahead + if ahead > 0 { NOT_YET } else { entry.distance as i64 }
             };
             let mut best = key(entry);
             while on != 0 {
@@ -258,7 +271,7 @@ impl Queues {
                     (best, first) = (key, at);
                 }
             }
-            least = (best >> 64) as i64;
+            least = best - NOT_YET;
         }
         node.reach(least);
         Some(first)
@@ -280,30 +293,65 @@ impl Queues {
         })
     }
 
-    #[inline]
-    fn pick_from_wheel(&mut self, at: u32, mut index: u32) -> u32 {
+    /// Returns the leaf that is next in a tree without ceilings and latency-critical leaves. The clock of a class that
+    /// has only its first list is moved when it is charged.
+    #[inline(always)]
+    pub(super) fn next_leaf(&mut self) -> Option<u32> {
+        let mut at = ROOT;
         loop {
-            let node = &mut self.nodes[at as usize];
-            let entry = &mut self.entries[(node.entries + index - 1) as usize];
-            let group = &mut self.groups[entry.base as usize];
-            let (child, start, width) = (wheel::first(group, entry), entry.start, group.width());
-            let Member { tag, link, place, .. } = *self.member(child);
-            if self.looks_ahead && link & LEAF != 0 {
-                prefetch(&self.leaves, (link & !LEAF) as usize);
+            let group;
+            (at, group) = Self::descend(&mut self.nodes, &self.entries, at);
+            if at & LEAF == 0 {
+                at = self.pick_from_wheel(at, group?);
             }
-            let node = &mut self.nodes[at as usize];
-            let entry = &mut self.entries[(node.entries + index - 1) as usize];
-            if !wheel::take_first(&mut self.groups[entry.base as usize], entry, link) {
-                node.on &= !(1 << index);
+            if at & LEAF != 0 {
+                return Some(at & !LEAF);
             }
-            if (tag.wrapping_sub(start) as i64) < width as i64 {
-                return child;
-            }
-            // Its tag was beyond the ring, or has grown.
-            self.put_in_wheel(child, tag, place);
-            let Some(next) = Self::choose(&mut self.nodes[at as usize], &self.entries) else { return child };
-            index = next;
         }
+    }
+
+    /// Descends from `at` through lists. Returns the leaf that it reaches, as a child; or the class that has a wheel,
+    /// with the group that is next in it; or the class that has no child in its queue.
+    #[inline(always)]
+    pub(super) fn descend(nodes: &mut [Node], entries: &[Entry], mut at: u32) -> (u32, Option<u32>) {
+        while at & LEAF == 0 {
+            let node = &mut nodes[at as usize];
+            if node.on == 1 {
+                at = node.list.first;
+                continue;
+            }
+            let group = Self::choose(node, entries);
+            let Some(list) = group.filter(|_| !node.is_wheel) else { return (at, group) };
+            at = Self::entry(node, entries, list).first;
+        }
+        (at, None)
+    }
+
+    /// Removes and returns the first child of the group `index` of the wheel of `at`, which is next. Returns `at` if
+    /// the child's tag was beyond the ring or has grown: it goes back, and another one may be next.
+    #[inline(never)]
+    fn pick_from_wheel(&mut self, at: u32, index: u32) -> u32 {
+        let Self { leaves, nodes, entries, groups, .. } = self;
+        let entry = &mut entries[(nodes[at as usize].entries + index - 1) as usize];
+        let group = &mut groups[entry.base as usize];
+        let (child, end) = (wheel::first(group, entry), entry.start.wrapping_add(group.width()));
+        let member = if child & LEAF != 0 {
+            &mut leaves[(child & !LEAF) as usize].member
+        } else {
+            &mut nodes[child as usize].member
+        };
+        let (tag, place, link) = (member.tag, member.place, core::mem::replace(&mut member.link, NIL));
+        if self.looks_ahead && link & LEAF != 0 {
+            prefetch(leaves, (link & !LEAF) as usize);
+        }
+        if !wheel::take_first(group, entry, link) {
+            nodes[at as usize].on &= !(1 << index);
+        }
+        if (tag.wrapping_sub(end) as i64) < 0 {
+            return child;
+        }
+        self.put_in_wheel(child, tag, place);
+        at
     }
 
     /// Puts a picked child, whose tag has grown, into its new place.
@@ -322,7 +370,7 @@ impl Queues {
         if node.is_wheel {
             return;
         }
-        if !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&self.items) {
+        if !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&mut self.items) {
             node.on &= !(1 << place.group());
         }
     }
@@ -368,10 +416,11 @@ impl Queues {
             // Of latency-critical leaves, packets that were sent ahead are in it.
             let most = if self.is_critical { 1 << ERA } else { 2 * member.inverse * self.max_packet };
             let tag = if state == State::Held { member.tag } else { member.lifted(node, most) };
+            let place = member.place;
             let member = self.member_mut(child);
-            member.tag = tag;
+            (member.tag, member.link) = (tag, NIL);
             member.place.set_state(State::Queued);
-            self.put(child);
+            self.put_at(child, tag, place);
             if parent == ROOT || was_ready {
                 return;
             }
@@ -402,7 +451,12 @@ impl Queues {
     pub(super) fn settle(&mut self, leaf: u32, is_plain: bool) {
         let place = self.member(leaf).place;
         if place.state() == State::Held {
-            self.leave(leaf, State::Off);
+            // Without urgent packets no clock has moved since.
+            if is_plain {
+                self.member_mut(leaf).place.set_state(State::Off);
+            } else {
+                self.leave(leaf, State::Off);
+            }
         }
         let mut at = place.parent();
         loop {
@@ -420,7 +474,9 @@ impl Queues {
             }
             if state == State::Held {
                 self.start_anew(at);
-                if waiting > 0 {
+                if is_plain {
+                    self.nodes[at as usize].member.place.set_state(State::Off);
+                } else if waiting > 0 {
                     self.leave_waiting(at);
                 } else {
                     self.leave(at, State::Off);
@@ -439,21 +495,60 @@ impl Queues {
             (child, tag, place) = above;
         }
         loop {
+            let Self { nodes, entries, items, .. } = &mut *self;
+            let below = Self::charge_lists(nodes, entries, items, (child, tag, place), bytes);
+            let Some(below) = below else { return };
+            (child, tag, place) = below;
             let parent = place.parent();
-            let mut node = &mut self.nodes[parent as usize];
+            let node = &mut self.nodes[parent as usize];
             node.advance(bytes * node.rate);
-            if place.group() == 0 {
-                node.list.rotate(&mut self.items, tag);
-            } else {
-                self.put_back(child, tag, place);
-                node = &mut self.nodes[parent as usize];
-            }
+            self.put_in_wheel(child, tag, place);
             if parent == ROOT {
                 return;
             }
-            let own = &mut node.member;
-            own.tag = own.tag.wrapping_add(bytes * own.inverse);
-            (child, tag, place) = (parent, own.tag, own.place);
+            let node = &mut self.nodes[parent as usize];
+            (child, tag, place) = (parent, node.charge(bytes), node.member.place);
+        }
+    }
+
+    /// Charges `bytes` to the parents of `child` and of the classes above it, up to the link or to a wheel. Returns the
+    /// child of the wheel, with its tag, in which the bytes are counted, and its place.
+    #[inline(always)]
+    pub(super) fn charge_lists(
+        nodes: &mut [Node],
+        entries: &mut [Entry],
+        items: &mut [Item],
+        (mut child, mut tag, mut place): (u32, u64, Place),
+        bytes: u64,
+    ) -> Option<(u32, u64, Place)> {
+        loop {
+            if place.group() == 0 {
+                loop {
+                    child = place.parent();
+                    let node = &mut nodes[child as usize];
+                    node.serve_first(bytes);
+                    node.list.rotate(items, tag);
+                    place = node.member.place;
+                    // The loop need not ask for the link, which is in no group 0.
+                    if place.group() != 0 {
+                        break;
+                    }
+                    tag = node.charge(bytes);
+                }
+            } else {
+                let parent = place.parent();
+                let node = &mut nodes[parent as usize];
+                if node.is_wheel {
+                    return Some((child, tag, place));
+                }
+                node.advance(bytes * node.rate);
+                Self::entry_mut(node, entries, place.group()).rotate(items, tag);
+                (child, place) = (parent, node.member.place);
+            }
+            if child == ROOT {
+                return None;
+            }
+            tag = nodes[child as usize].charge(bytes);
         }
     }
 
@@ -464,19 +559,26 @@ impl Queues {
         loop {
             let parent = place.parent();
             let node = &mut self.nodes[parent as usize];
-            node.advance(bytes * node.rate);
-            self.take_out(place);
-            self.leave(child, State::Held);
+            if place.group() == 0 {
+                node.serve_first(bytes);
+            } else {
+                node.advance(bytes * node.rate);
+            }
+            if !node.is_wheel && !Self::entry_mut(node, &mut self.entries, place.group()).take_first(&mut self.items) {
+                node.on &= !(1 << place.group());
+            }
+            let (era, is_on, above) = (node.era(), node.on != 0, node.member.place);
+            let tag = if parent == ROOT { 0 } else { node.charge(bytes) };
+            let member = self.member_mut(child);
+            member.place.set_state(State::Held);
+            member.link = era;
             if parent == ROOT {
                 return None;
             }
-            let node = &mut self.nodes[parent as usize];
-            let own = &mut node.member;
-            own.tag = own.tag.wrapping_add(bytes * own.inverse);
-            if node.on != 0 {
-                return Some((parent, own.tag, own.place));
+            if is_on {
+                return Some((parent, tag, above));
             }
-            (child, place) = (parent, own.place);
+            (child, place) = (parent, above);
         }
     }
 
@@ -499,9 +601,7 @@ impl Queues {
                 return;
             }
             let node = &mut self.nodes[parent as usize];
-            let own = &mut node.member;
-            own.tag = own.tag.wrapping_add(bytes * own.inverse);
-            (child, tag, place) = (parent, own.tag, own.place);
+            (child, tag, place) = (parent, node.charge(bytes), node.member.place);
             ready = node.on != 0;
             held &= !ready;
         }

@@ -7,6 +7,7 @@
 
 use core::mem::swap;
 
+use super::list::Item;
 use super::place::{Place, State};
 use super::queues::Queues;
 use super::{ERA, Leaf, Member, NIL, Node};
@@ -110,10 +111,15 @@ impl Queues {
 
     /// Takes the list of `group` that inner class `at` had.
     fn take_list(&mut self, was: &Self, at: usize, group: u32) {
-        let theirs = Self::entry(&was.nodes[at], &was.entries, group);
+        if self.nodes[at].on >> group & 1 == 0 {
+            return;
+        }
         let mine = Self::entry_mut(&mut self.nodes[at], &mut self.entries, group);
-        self.items[mine.places()].copy_from_slice(&was.items[theirs.places()]);
-        *mine = theirs.moved_to(mine.base);
+        let mut is_empty = true;
+        for Item { tag, child, .. } in Self::entry(&was.nodes[at], &was.entries, group).list(&was.items) {
+            mine.put(&mut self.items, is_empty, (tag, child));
+            is_empty = false;
+        }
     }
 
     /// Puts each child that was in the queue of `at` into the new one.

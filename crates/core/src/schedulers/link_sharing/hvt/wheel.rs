@@ -45,7 +45,7 @@ pub(super) struct Group {
     pub(super) distance: u64,
     /// No child is put into it that is farther behind the virtual time: urgent packets may delay it beyond its deadline.
     behind: u64,
-    slots: Box<[Slot]>,
+    slots: Box<[Slot; SLOTS as usize]>,
 }
 
 impl Group {
@@ -53,6 +53,7 @@ impl Group {
     pub(super) fn new(most: u64, late: u64) -> Result<Self, OutOfMemory> {
         let (shift, distance) = shape(most, late);
         let slots = filled(SLOTS as usize, Slot { first: NIL, last: NIL })?;
+        let Ok(slots) = slots.try_into() else { unreachable!("as many slots were made") };
         Ok(Self { full: 0, shift, distance, behind: distance + late, slots })
     }
 
