@@ -296,15 +296,13 @@ fn a_full_transmit_ring_stops_dequeuing_and_loses_nothing() {
         while pushed < 1_000 && producers[0].push(packet(pushed % 7, pushed)).is_ok() {
             pushed += 1;
         }
-        let before = driver.scheduler().backlog().packets;
-        let stood = port.waiting();
+        let (queued, taken, stood) = (driver.scheduler().backlog().packets, port.intakes[0].taken, port.waiting());
         let _ = port.turn(now, &mut driver);
         now = now.saturating_add(Nanos(1_000));
-        assert!(port.waiting() <= BATCH);
-        if stood > 0 && port.waiting() > 0 {
-            assert!(driver.scheduler().backlog().packets >= before, "dequeued while packets wait");
-            stopped += 1;
-        }
+        let dequeued = queued + port.intakes[0].taken - taken - driver.scheduler().backlog().packets;
+        // What was dequeued came when none waited, so that all that waits now is part of it.
+        assert!(port.waiting() <= BATCH && (dequeued == 0 || port.waiting() as u64 <= dequeued));
+        stopped += u32::from(stood > 0 && dequeued == 0);
         // One at a time, from both rings.
         got.extend(consumers.iter_mut().filter_map(|ring| ring.pop().ok()));
     }
@@ -321,8 +319,9 @@ fn a_full_transmit_ring_stops_dequeuing_and_loses_nothing() {
 #[test]
 fn nothing_is_allocated_after_construction() {
     let tree = tree(Rate::MAX);
-    let hls = registry::find("hls").unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
-    let mut driver = Driver::new(hls, Pacer::new(Rate::MAX, Nanos(1_000))).unwrap();
+    // Not `hls`, which records its visits in unit tests.
+    let hvt = registry::find("hvt").unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
+    let mut driver = Driver::new(hvt, Pacer::new(Rate::MAX, Nanos(1_000))).unwrap();
     let (mut producers, mut port, mut consumers) = port(4, 2, 64);
     let info = allocation_counter::measure(|| {
         let mut random = 7u32;
@@ -464,7 +463,8 @@ fn no_packet_is_lost_doubled_or_out_of_order_on_threads() {
         .map_or(3_000_000, |packets| packets.parse().expect("a number of packets"));
     const RINGS: u32 = 16;
     let tree = tree(Rate::MAX);
-    let hls = registry::find("hls").unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
+    // Not `hls`, which records its visits in unit tests.
+    let hvt = registry::find("hvt").unwrap().build(&tree, Leniency::Refuse, Members::new()).unwrap();
     let groups: Arc<[Group]> = (0..GROUPS)
         .map(|group| Group {
             ring: AtomicU32::new(group as u32 % RINGS),
@@ -476,7 +476,7 @@ fn no_packet_is_lost_doubled_or_out_of_order_on_threads() {
     let (mut producers, mut port, mut consumers) = port(RINGS as usize, 3, 256);
     let (pushed, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut driver =
-        Driver::new(Watched { inner: hls, groups: Arc::clone(&groups) }, Pacer::new(Rate::MAX, Nanos(1_000_000)))
+        Driver::new(Watched { inner: hvt, groups: Arc::clone(&groups) }, Pacer::new(Rate::MAX, Nanos(1_000_000)))
             .unwrap();
     let mut moves = 0;
     thread::scope(|scope| {
