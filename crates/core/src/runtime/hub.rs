@@ -167,6 +167,7 @@ pub struct HubPort<H, D> {
     outlets: Box<[Outlet]>,
     hash: H,
     drops: D,
+    published: u64,
     unordered: u64,
 }
 
@@ -203,6 +204,7 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
             outlets: outlets.into_boxed_slice(),
             hash,
             drops,
+            published: 0,
             unordered: 0,
         })
     }
@@ -226,6 +228,18 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
         self.outlets.iter().map(|outlet| outlet.staged.len()).sum()
     }
 
+    /// Number of packets taken from the receive rings since construction.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.intakes.iter().map(|intake| intake.taken).sum()
+    }
+
+    /// Number of packets pushed into the transmit rings since construction.
+    #[must_use]
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
     /// Number of packets that were taken although earlier packets of their flow may be in another ring: 0 while the
     /// conditions of [`FlowOrder`] hold.
     #[must_use]
@@ -246,7 +260,7 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
             }
             let packets = staged.len().min(ring.slots());
             if let Ok(chunk) = ring.write_chunk_uninit(packets) {
-                chunk.fill_from_iter(staged.drain(..packets));
+                self.published += chunk.fill_from_iter(staged.drain(..packets)) as u64;
             }
         }
     }

@@ -296,10 +296,10 @@ fn a_full_transmit_ring_stops_dequeuing_and_loses_nothing() {
         while pushed < 1_000 && producers[0].push(packet(pushed % 7, pushed)).is_ok() {
             pushed += 1;
         }
-        let (queued, taken, stood) = (driver.scheduler().backlog().packets, port.intakes[0].taken, port.waiting());
+        let (queued, taken, stood) = (driver.scheduler().backlog().packets, port.taken(), port.waiting());
         let _ = port.turn(now, &mut driver);
         now = now.saturating_add(Nanos(1_000));
-        let dequeued = queued + port.intakes[0].taken - taken - driver.scheduler().backlog().packets;
+        let dequeued = queued + port.taken() - taken - driver.scheduler().backlog().packets;
         // What was dequeued came when none waited, so that all that waits now is part of it.
         assert!(port.waiting() <= BATCH && (dequeued == 0 || port.waiting() as u64 <= dequeued));
         stopped += u32::from(stood > 0 && dequeued == 0);
@@ -521,6 +521,7 @@ fn no_packet_is_lost_doubled_or_out_of_order_on_threads() {
         moves = producers.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>();
         let (all, next) = consumer.join().unwrap();
         assert_eq!(all, pushed.load(Ordering::Relaxed));
+        assert_eq!((port.taken(), port.published()), (all, all));
         for (group, next) in groups.iter().zip(next) {
             assert_eq!((group.pushed.load(Ordering::Relaxed), group.taken.load(Ordering::Relaxed)), (next, next));
         }
