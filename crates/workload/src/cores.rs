@@ -1,9 +1,9 @@
 //! One link on several threads, memory to memory: nanoseconds of processor time for a packet.
 //!
-//! All runs have [`LEAVES`] leaves for each thread that schedules, and calls in batches. `Backlogged`: a packet that was
-//! sent comes back to the same leaf, 4 packets for each leaf are queued. `Churn`: it comes back to a random leaf, half a
-//! packet for each leaf is queued. The link has 1 Tbit/s, so that the processors are the limit. Times are those of
-//! `CLOCK_THREAD_CPUTIME_ID`: time without a processor does not count.
+//! All runs have [`LEAVES`] leaves for each thread that schedules, and calls in batches. `Backlogged`: a packet that
+//! was sent comes back to the same leaf, 4 packets for each leaf are queued. `Churn`: it comes back to a random leaf,
+//! half a packet for each leaf is queued. The link has 1 Tbit/s, so that the processors are the limit. Times are those
+//! of `CLOCK_THREAD_CPUTIME_ID`: time without a processor does not count.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,8 +33,8 @@ pub const SEGMENT: usize = 1 << 16;
 pub struct Segment {
     /// Processor time for a packet, in nanoseconds.
     pub nanos: f64,
-    /// Of a thread that shares virtual times: calls that sent nothing, for each full batch. Of a hub: its time without a
-    /// packet, for each second with packets.
+    /// Of a thread that shares virtual times: calls that sent nothing, for each full batch. Of a hub: its time without
+    /// a packet, for each second with packets.
     pub empty: f64,
 }
 

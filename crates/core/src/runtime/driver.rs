@@ -261,8 +261,8 @@ impl<S: Scheduler> Driver<S> {
         wake
     }
 
-    /// Queues the arrivals of `port` and sends nothing, for a caller whose way out is full. The limits of the classes then
-    /// decide what is dropped, not those of the way in.
+    /// Queues the arrivals of `port` and sends nothing, for a caller whose way out is full. The limits of the classes
+    /// then decide what is dropped, not those of the way in.
     pub fn accept(&mut self, now: Nanos, port: &mut impl Port) {
         let now = self.begin(now);
         self.queue(now, port);

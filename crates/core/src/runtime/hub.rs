@@ -1,13 +1,13 @@
 //! A link with one thread that schedules, the *hub*, and other threads that receive and send.
 //!
 //! Threads that receive push packets into rings with one producer and one consumer each. The hub takes them, schedules,
-//! and pushes what leaves into rings to the threads that send. A ring carries [`Packet`]s of 16 bytes; frames stay where
-//! they are. So the shares are those of the scheduler, and the delay grows by the time in the rings: see
+//! and pushes what leaves into rings to the threads that send. A ring carries [`Packet`]s of 16 bytes; frames stay
+//! where they are. So the shares are those of the scheduler, and the delay grows by the time in the rings: see
 //! `docs/cores.md`.
 //!
 //! | step | rule |
 //! | --- | --- |
-//! | receive | the rings in turn, up to [`HubPort::PART`] packets of each |
+//! | receive | the rings in turn, up to [`PART`] packets of each |
 //! | order | [`FlowOrder`], for flows that move from one ring to another |
 //! | schedule | any [`Scheduler`], at the pace of a [`Driver`] |
 //! | transmit | the hash of the flow selects the ring, whichever ring the packet came from |
@@ -90,6 +90,23 @@ pub fn ring(packets: usize) -> (Producer<Packet>, Consumer<Packet>) {
     rtrb::RingBuffer::new(packets)
 }
 
+/// Most packets of a receive ring in its turn: half of [`Driver::BATCH`].
+pub const PART: usize = BATCH / 2;
+
+/// Returns the most packets that a hub with so many receive rings handles from the time at which a packet is pushed
+/// into a receive ring to the time at which it is in a transmit ring, without its wait in the scheduler. It holds while
+/// the hub keeps up: a ring has at most [`PART`] packets when its turn comes, no flow changes its ring, no transmit
+/// ring is full.
+///
+/// *Proof.* A turn of the hub takes the parts of at least two rings, because two parts fit into a batch. So a ring has
+/// its turn again after half as many turns as there are rings, rounded up. The packet that came just after it has been
+/// looked at waits for these. In one more turn it is queued, or in a later one sent, and pushed at the end. A turn
+/// handles at most a batch. ∎
+#[must_use]
+pub const fn turnaround(rings: usize) -> u64 {
+    ((rings.div_ceil(2) + 1) * BATCH) as u64
+}
+
 /// The reason for which a [`HubPort`] cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HubError {
@@ -152,12 +169,12 @@ struct Outlet {
 /// Rings to and from other threads as the [`Port`] of a [`Driver`]. `H` returns the hash of a packet's flow, of which
 /// [`FlowOrder`] takes the lowest 12 bits. `D` takes dropped packets.
 ///
-/// The packet at the head of a ring may have to wait until another ring is emptied, and the head of that one as well. If
-/// such waits make a circle, each ring waits no longer than for the last packet of the group of its own head. *Then there
-/// is no circle.* Let x be at the head of a ring that waits for a packet p of its group. By the conditions of
-/// [`FlowOrder`] p was pushed before x, and the head of the ring of p no later than p. So each wait leads to a head that
-/// was pushed earlier. ∎ If the conditions do not hold, there may be a circle even so; then one packet leaves out of turn,
-/// and [`HubPort::unordered`] counts it.
+/// The packet at the head of a ring may have to wait until another ring is emptied, and the head of that one as well.
+/// If such waits make a circle, each ring waits no longer than for the last packet of the group of its own head. *Then
+/// there is no circle.* Let x be at the head of a ring that waits for a packet p of its group. By the conditions of
+/// [`FlowOrder`] p was pushed before x, and the head of the ring of p no later than p. So each wait leads to a head
+/// that was pushed earlier. ∎ If the conditions do not hold, there may be a circle even so; then one packet leaves out
+/// of turn, and [`HubPort::unordered`] counts it.
 #[derive(Debug)]
 pub struct HubPort<H, D> {
     intakes: Box<[Intake]>,
@@ -172,8 +189,6 @@ pub struct HubPort<H, D> {
 }
 
 impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
-    /// Most packets of a receive ring in its turn.
-    pub const PART: usize = 32;
     /// Most packets that wait for room in a transmit ring.
     const WAITING: usize = BATCH;
 
@@ -209,8 +224,8 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
         })
     }
 
-    /// Queues arrivals and sends what is due, as [`Driver::turn`] does. While packets wait for room in a transmit ring, it
-    /// only queues arrivals, and returns that it should be called again at once.
+    /// Queues arrivals and sends what is due, as [`Driver::turn`] does. While packets wait for room in a transmit ring,
+    /// it only queues arrivals, and returns that it should be called again at once.
     pub fn turn<S: Scheduler>(&mut self, now: Nanos, driver: &mut Driver<S>) -> Wake {
         if self.waiting() > 0 {
             self.publish();
@@ -306,8 +321,8 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
         }
     }
 
-    /// Returns a ring whose head may be taken, and how many of its packets: `ring` itself, or one that it waits for. `None`
-    /// if the rings wait in a circle.
+    /// Returns a ring whose head may be taken, and how many of its packets: `ring` itself, or one that it waits for.
+    /// `None` if the rings wait in a circle.
     fn first_before(&mut self, ring: usize) -> Option<(usize, u64)> {
         let (mut at, mut most) = (ring, u64::MAX);
         for _ in 0..=self.intakes.len() {
@@ -322,7 +337,8 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
         None
     }
 
-    /// As [`HubPort::first_before`], for rings that wait in a circle: they wait only for packets of the group of their head.
+    /// As [`HubPort::first_before`], for rings that wait in a circle: they wait only for packets of the group of their
+    /// head.
     fn untangle(&mut self, ring: usize) -> (usize, u64) {
         for at in 0..self.intakes.len() {
             let Some(behind) = self.intakes[at].behind else { continue };
@@ -362,12 +378,12 @@ impl<H, D: DropSink> DropSink for HubPort<H, D> {
 }
 
 impl<H: Fn(&Packet) -> u32, D: DropSink> Port for HubPort<H, D> {
-    /// Takes the rings in turn, up to [`HubPort::PART`] packets of each, until `batch` has no room or each had its turn. Never
+    /// Takes the rings in turn, up to [`PART`] packets of each, until `batch` has no room or each had its turn. Never
     /// lets `batch` grow.
     fn receive(&mut self, _: Nanos, batch: &mut Vec<Packet>) {
         for _ in 0..self.intakes.len() {
             let ring = self.next;
-            let mut left = self.intakes[ring].ring.slots().min(Self::PART);
+            let mut left = self.intakes[ring].ring.slots().min(PART);
             while left > 0 {
                 let room = batch.capacity() - batch.len();
                 // A part is not divided, unless even an empty batch has no room for it.

@@ -22,8 +22,8 @@ pub const RING_PACKETS: usize = 256;
 /// Turns of the hub between two looks at the number of packets.
 const TURNS: usize = 4;
 
-/// A thread that receives and sends: it takes packets from its transmit rings, and pushes them into its receive rings in
-/// turn.
+/// A thread that receives and sends: it takes packets from its transmit rings, and pushes them into its receive rings
+/// in turn.
 struct Other {
     /// Its receive rings, and their numbers.
     to_hub: Vec<(u32, Producer<Packet>)>,
@@ -32,8 +32,8 @@ struct Other {
     random: Random,
 }
 
-/// Measures the hub's thread with `threads` - 1 other ones, for about `time`, in segments of its processor time. Time in
-/// which it finds no packet does not count, because it waits for the other threads then.
+/// Measures the hub's thread with `threads` - 1 other ones, for about `time`, in segments of its processor time. Time
+/// in which it finds no packet does not count, because it waits for the other threads then.
 ///
 /// # Errors
 /// [`WorkloadError`], if the scheduler does not take the tree, or drops packets.

@@ -10,8 +10,8 @@ use super::{Classes, LEAVES, Segment, circle, misbehaved, packets, tree};
 use crate::error::WorkloadError;
 use crate::shape::Pattern;
 
-/// Measures `threads` threads, each with leaves of its own, for about `time`. A thread that is ahead of the others waits for
-/// its share: its calls that send nothing count.
+/// Measures `threads` threads, each with leaves of its own, for about `time`. A thread that is ahead of the others
+/// waits for its share: its calls that send nothing count.
 ///
 /// # Errors
 /// [`WorkloadError`], if the tree cannot be shared.

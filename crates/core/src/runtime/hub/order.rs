@@ -31,8 +31,8 @@ use crate::parts::memory::filled;
 /// # Limits
 /// * Packets that wait in the network interface are not seen. If the interface gives q to one thread while p waits for
 ///   another, q is pushed first, and leaves first.
-/// * Condition 2 holds if the lowest 12 bits of the hash select the ring, as in a table of at most 4,096 entries that an
-///   interface has for its receive hash. With another hash, flows of several rings share a group. Flows that do not
+/// * Condition 2 holds if the lowest 12 bits of the hash select the ring, as in a table of at most 4,096 entries that
+///   an interface has for its receive hash. With another hash, flows of several rings share a group. Flows that do not
 ///   move are in order even so, but a flow that moves may be reordered, and rings are emptied in vain.
 /// * Condition 3 fails if a group moves twice while its packets stand in rings. No rule that sees only the rings can do
 ///   better: with p in ring A and q in ring B, nothing says which was first.
@@ -90,8 +90,8 @@ impl FlowOrder {
         flow as usize % Self::GROUPS
     }
 
-    /// Returns `None` if the packet at the head of `ring` may be taken, and records that it is. Otherwise returns the ring
-    /// that must be emptied first, and records nothing: call [`FlowOrder::moved`] afterwards. `ring` is below
+    /// Returns `None` if the packet at the head of `ring` may be taken, and records that it is. Otherwise returns the
+    /// ring that must be emptied first, and records nothing: call [`FlowOrder::moved`] afterwards. `ring` is below
     /// [`FlowOrder::MAX_RINGS`].
     #[inline]
     pub fn came(&mut self, flow: u32, ring: usize) -> Option<usize> {

@@ -30,12 +30,11 @@ fn packet(flow: u32, number: u32) -> Packet {
     Packet { handle: flow_bits(flow) | u64::from(number), len: 1000, class: ClassId(1) }
 }
 
+/// Producers of receive rings, a port of all rings, and consumers of transmit rings.
+type Rings = (Vec<Producer<Packet>>, HubPort<Hash, Never>, Vec<Consumer<Packet>>);
+
 /// A port with so many rings of each kind, and their other ends.
-fn port(
-    receive: usize,
-    transmit: usize,
-    slots: usize,
-) -> (Vec<Producer<Packet>>, HubPort<Hash, Never>, Vec<Consumer<Packet>>) {
+fn port(receive: usize, transmit: usize, slots: usize) -> Rings {
     let (producers, from): (Vec<_>, Vec<_>) = (0..receive).map(|_| ring(slots)).unzip();
     let (to, consumers): (Vec<_>, Vec<_>) = (0..transmit).map(|_| ring(slots)).unzip();
     (producers, HubPort::new(from, to, flow as Hash, never as Never).unwrap(), consumers)
@@ -78,6 +77,39 @@ fn rings_have_their_turns_and_a_part_is_not_divided() {
 }
 
 #[test]
+fn a_packet_is_taken_within_the_turns_that_its_bound_counts() {
+    for rings in 1..=20 {
+        let (mut producers, mut port, _consumers) = port(rings, 1, 256);
+        let mut batch = Vec::with_capacity(BATCH);
+        // All rings are full to their parts at all times. Ring 0 has just been looked at when its packet comes.
+        let fill = |producers: &mut [Producer<Packet>], first: usize| {
+            for (ring, producer) in producers.iter_mut().enumerate().skip(first) {
+                while producer.slots() > 256 - PART {
+                    producer.push(packet(ring as u32 + 1000, 0)).unwrap();
+                }
+            }
+        };
+        port.receive(Nanos::ZERO, &mut batch);
+        batch.clear();
+        while port.next != usize::from(rings > 1) {
+            fill(&mut producers, port.next);
+            port.receive(Nanos::ZERO, &mut batch);
+            batch.clear();
+        }
+        push(&mut producers[0], &[(7, 0)]);
+        let mut turns = 0;
+        while !batch.iter().any(|packet| flow(packet) == 7) {
+            batch.clear();
+            fill(&mut producers, 1);
+            port.receive(Nanos::ZERO, &mut batch);
+            turns += 1;
+        }
+        // The last turn of the bound is the one that sends it.
+        assert!(turns * BATCH as u64 <= turnaround(rings) - BATCH as u64, "{rings} rings: {turns} turns");
+    }
+}
+
+#[test]
 fn a_flow_that_moves_is_taken_from_its_old_ring_first() {
     let (mut producers, mut port, _consumers) = port(3, 1, 256);
     push(&mut producers[2], &[(9, 0)]);
@@ -91,8 +123,8 @@ fn a_flow_that_moves_is_taken_from_its_old_ring_first() {
 
 #[test]
 fn moves_in_a_circle_are_in_order() {
-    // Group 1 moves from ring 0 to ring 1, 2 from 1 to 2, 3 from 2 to 0. Each ring has the new group first, so that each
-    // waits for the next one to be empty.
+    // Group 1 moves from ring 0 to ring 1, 2 from 1 to 2, 3 from 2 to 0. Each ring has the new group first, so that
+    // each waits for the next one to be empty.
     let (mut producers, mut port, _consumers) = port(3, 1, 256);
     (0..3).for_each(|at| push(&mut producers[at as usize], &[(at + 1, 0)]));
     take_all(&mut port, 64);
@@ -357,7 +389,7 @@ fn a_port_without_rings_or_with_too_many_is_refused() {
 /// Number of groups of flows in the run with threads.
 const GROUPS: usize = 240;
 /// Packets between producers and consumer in that run.
-const WINDOW: u64 = 8192;
+const WINDOW: u64 = 65_536;
 
 /// A group of flows, whose packets are pushed by the thread of its ring.
 struct Group {
@@ -473,7 +505,7 @@ fn no_packet_is_lost_doubled_or_out_of_order_on_threads() {
             taken: AtomicU32::new(0),
         })
         .collect();
-    let (mut producers, mut port, mut consumers) = port(RINGS as usize, 3, 256);
+    let (mut producers, mut port, mut consumers) = port(RINGS as usize, 3, 4096);
     let (pushed, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut driver =
         Driver::new(Watched { inner: hvt, groups: Arc::clone(&groups) }, Pacer::new(Rate::MAX, Nanos(1_000_000)))
