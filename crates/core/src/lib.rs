@@ -50,6 +50,7 @@
 //! | | the pace of a link, counters, changes of a running scheduler | [`Driver`], [`Metered`], [`prepare`] |
 //! | | bandwidth that several links share | [`pool`] |
 //! | | one link whose classes several cores serve | `shared`, with the feature of that name |
+//! | | one core that schedules, and others that receive and send | `hub`, with the feature of that name |
 //!
 //! | to | use |
 //! | --- | --- |
@@ -83,6 +84,7 @@
 //! * `serde`: [`Amount`] can be written and read by serde.
 //! * `schema`: [`Amount`] has a JSON schema.
 //! * `shared`: one tree of classes on several cores. It needs atomics of 64 bits.
+//! * `hub`: one core schedules, others receive and send, with rings of the crate `rtrb` between them.
 //!
 //! # One scheduler alone
 //! Only [`registry`] names all schedulers. A program that names one, as the example does, links no other. This holds
@@ -110,6 +112,8 @@ pub use parts::memory::pause;
 pub use parts::work::{Counted, Work};
 pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
 pub use runtime::hosts::{HostTable, HostTables};
+#[cfg(feature = "hub")]
+pub use runtime::hub::{self, FlowOrder, HubError, HubPort};
 pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
 pub use runtime::pool::{Member, Pool, PoolError, PoolRule};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};

@@ -1,9 +1,12 @@
 //! Running schedulers: the registry, the loop that drives one, counters around one, changes while packets are queued,
-//! pools that several links share, numbers for hosts that share a leaf, and one tree of classes on several cores.
+//! pools that several links share, numbers for hosts that share a leaf, one tree of classes on several cores, and rings
+//! from and to a core that schedules alone.
 
 mod build;
 pub(crate) mod driver;
 pub(crate) mod hosts;
+#[cfg(feature = "hub")]
+pub mod hub;
 pub(crate) mod metered;
 pub mod pool;
 pub(crate) mod reconfigure;

@@ -14,8 +14,13 @@ use fairlink_workload::{BATCH, Calls, Pattern, Shape, Subject, Workload, Workloa
 use schemars::JsonSchema;
 use serde::Serialize;
 
+#[cfg(target_os = "linux")]
+mod cores;
 mod memory;
 pub mod page;
+
+#[cfg(target_os = "linux")]
+pub use cores::{CoresCost, CoresReport, RUNS, cores};
 
 pub use memory::{Memory, memory};
 

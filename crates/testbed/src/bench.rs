@@ -258,6 +258,7 @@ pub fn gateway_bench(
         scheduler: config.scheduler.name.to_owned(),
         classes: config.classes,
         pacing: config.pacing.name().to_owned(),
+        cores: config.cores,
         rounds: config.rounds,
         span_s: config.round().as_secs_f64(),
         softirqs_apart,

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+#[cfg(target_os = "linux")]
+pub mod cores;
 mod error;
 mod random;
 mod rings;

@@ -1,7 +1,7 @@
 //! The bounds of a link that several cores share.
 
 use fairlink_config::LinkFile;
-use fairlink_core::{ClassId, Cores, NANOS_PER_SEC, Nanos, SharedConfig, SharedError, SharedTree, Split};
+use fairlink_core::{ClassId, Cores, NANOS_PER_SEC, Nanos, SharedConfig, SharedError, SharedTree, Split, hub};
 use fairlink_theory::cores::{CoresBounds, SharedLimits};
 use fairlink_theory::to_f64;
 use schemars::JsonSchema;
@@ -28,6 +28,13 @@ pub struct OnCores {
     /// Most bytes in the network interface. Absent if nothing bounds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface_bytes: Option<u64>,
+    /// With a hub that keeps up: most packets that it handles from the time at which a packet is pushed into a receive
+    /// ring to the time at which it is in a transmit ring, without its wait in the scheduler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ring_packets: Option<u64>,
+    /// The time that these packets take, in seconds. Absent if the time of a packet was not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ring_delay_s: Option<f64>,
     /// By class, in the order of the file. Empty where there are no such bounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassOnCores>,
@@ -53,31 +60,55 @@ pub struct ClassOnCores {
 }
 
 impl OnCores {
-    /// Computes the bounds of `link` on `cores`, with at most `pass` from one pass of a core to the next.
+    /// Computes the bounds of `link` on `cores`, with at most `pass` from one pass of a core to the next, and
+    /// `hub_packet` as the processor time of a hub for a packet.
     ///
     /// # Errors
     /// [`Refused`] if its classes cannot be shared in this way.
-    pub fn new(link: &LinkFile, cores: Cores, pass: Nanos) -> Result<Self, Refused> {
+    pub fn new(link: &LinkFile, cores: Cores, pass: Nanos, hub_packet: Option<Nanos>) -> Result<Self, Refused> {
         let mut on = Self {
             cores: cores.count,
             split: cores.split.name().to_owned(),
             exact: cores.split.is_exact(),
             pass_s: pass.0 as f64 / NANOS_PER_SEC as f64,
             interface_bytes: None,
+            ring_packets: None,
+            ring_delay_s: None,
             classes: Vec::new(),
             notes: Vec::new(),
         };
         match cores.split {
             Split::One => {}
-            Split::Hub => on.notes.push(
-                "packets leave in the order of one scheduler: its bounds hold, later by the time in the rings to and from the hub; that time is not computed, because no hub was measured on this machine".to_owned(),
-            ),
+            Split::Hub => on.add_hub(cores.count, hub_packet),
             Split::Shared => on.add_shared(link, cores.count, pass)?,
             Split::Equal | Split::CakeMq | Split::PerCore => on.notes.push(
                 "no bounds: a core does not get what the classes of other cores leave; `fairlink sim` shows what that costs".to_owned(),
             ),
         }
         Ok(on)
+    }
+
+    fn add_hub(&mut self, cores: u16, packet: Option<Nanos>) {
+        // A ring from each of the other cores.
+        let rings = usize::from(cores.saturating_sub(1)).max(1);
+        let packets = hub::turnaround(rings);
+        self.ring_packets = Some(packets);
+        self.ring_delay_s = packet.map(|packet| packets as f64 * packet.0 as f64 / NANOS_PER_SEC as f64);
+        self.notes.push(
+            "packets leave in the order of one scheduler: its bounds hold, later by the time in the rings".to_owned(),
+        );
+        if packet.is_none() {
+            self.notes.push(
+                "the time of these packets is not computed, because the hub's time for a packet depends on the machine; \
+                 `fairlink bench --cores` measures it, and --hub-packet TIME takes it"
+                    .to_owned(),
+            );
+        }
+        self.notes.push(
+            "for a hub that always has its processor and keeps up, without flows that change their ring; not computed: the \
+             time until the other cores look at their rings, and until a packet that they write is seen"
+                .to_owned(),
+        );
     }
 
     fn add_shared(&mut self, link: &LinkFile, workers: u16, pass: Nanos) -> Result<(), Refused> {

@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod busy;
 #[cfg(target_os = "linux")]
+mod cores;
+#[cfg(target_os = "linux")]
 pub(crate) mod real;
 
 use std::path::{Path, PathBuf};
@@ -66,9 +68,19 @@ pub(crate) struct Args {
     /// With --out: also show the figures of this cost.json, of other schedulers or with other classes; may be repeated.
     #[arg(long, value_name = "FILE", requires = "directory")]
     beside: Vec<PathBuf>,
-    /// Time to spend on each figure [default: 100ms; with --gateway 1.5s].
+    /// Time to spend on each figure [default: 100ms; with --cores 1s; with --gateway 1.5s].
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
+    /// Measure a link on 1 to N threads instead, memory to memory, with 1,024 leaves [default: hls; all processors]:
+    /// the scheduler alone, a hub with 16 rings, shared virtual times. With --gateway: a gateway on N cores.
+    #[cfg(target_os = "linux")]
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, value_parser = clap::value_parser!(u16).range(1..),
+        conflicts_with_all = [
+            "leaves", "levels", "patterns", "packet_bytes", "single", "ceilings", "record", "full", "directory", "quick"
+        ]
+    )]
+    cores: Option<Option<u16>>,
     /// Measure the gateway with real packets in a private network namespace instead, beside a bridge of the kernel and
     /// the kernel's HTB: processor time per frame, delay, TCP. Takes about two minutes.
     #[cfg(target_os = "linux")]
@@ -109,6 +121,10 @@ pub(crate) fn run(args: Args, out: &mut Out) -> Result<(), CliError> {
     #[cfg(target_os = "linux")]
     if args.gateway {
         return real::run(&args, out);
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(most) = args.cores {
+        return cores::run(&args, most, out);
     }
     let mut plan = Plan {
         schedulers: args.schedulers,

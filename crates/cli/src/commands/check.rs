@@ -10,9 +10,10 @@ use fairlink_config::problem::{Problems, SourceText};
 use fairlink_config::units::show_memory;
 #[cfg(target_os = "linux")]
 use fairlink_core::Leniency;
-use fairlink_core::{ClassId, Nanos};
+use fairlink_core::{ClassId, Nanos, Split};
 use fairlink_lab::figures::tree;
 
+use crate::args;
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
 use crate::cores::{self, CoreArgs};
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Longest time between two looks of a core at its queues, for --split shared.
     #[arg(long, value_name = "TIME", value_parser = cores::lag, default_value = "10us")]
     lag: Nanos,
+    /// Processor time of the hub for a packet, as `fairlink bench --cores` measures it, for --split hub.
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    hub_packet: Option<Nanos>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -106,8 +110,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         checked.flood = Some(flood(&checked.link, capacity.bps()));
     }
     let cores = args.cores.only(checked.link.cores).map_err(CliError::wrong)?;
+    if args.hub_packet.is_some() && (cores.is_one() || cores.split != Split::Hub) {
+        return Err(CliError::wrong("--hub-packet: this link has no hub; add --cores N --split hub"));
+    }
     if !cores.is_one() {
-        checked.on_cores = Some(OnCores::new(&checked.link, cores, args.lag)?);
+        checked.on_cores = Some(OnCores::new(&checked.link, cores, args.lag, args.hub_packet)?);
     }
     if let Some(file) = &args.svg {
         draw(&checked, &args.rows, file)?;

@@ -104,6 +104,7 @@ fn documents() -> Schemas {
     ];
     #[cfg(target_os = "linux")]
     documents![
+        fairlink_lab::bench::CoresReport,
         fairlink_http::HistoryContent,
         fairlink_http::MomentContent,
         fairlink_http::TreeContent,

@@ -138,6 +138,32 @@ fn bench_refuses_what_it_cannot_measure() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_cores_measures_the_hub_beside_the_scheduler_alone_and_shared_virtual_times() {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let json = bench(&["bench", "--cores", "--time", "5ms", "--json"]).json();
+    let results = json["results"].as_array().expect("a list");
+    for result in results {
+        assert!(result["mpps"].as_f64().is_some_and(|mpps| mpps > 0.0), "{result}");
+    }
+    for (split, scheduler) in [("one", "hls".into()), ("hub", "hls".into()), ("shared", serde_json::Value::Null)] {
+        let of = |result: &&serde_json::Value| result["split"] == split && result["scheduler"] == scheduler;
+        let most = results.iter().filter(of).filter_map(|result| result["threads"].as_u64()).max();
+        let expected = if split == "one" { Some(1) } else { Some(processors as u64) };
+        assert_eq!(most, expected.filter(|&most| split != "hub" || most > 1), "{split}: {json}");
+    }
+    let text = bench(&["bench", "--cores", "1", "--time", "5ms", "--scheduler", "drr"]).stdout;
+    assert!(text.contains("drr alone") && text.contains("shared") && !text.contains("drr, hub"), "{text}");
+    let widest = text.lines().filter(|line| !line.starts_with("Machine:")).map(|line| line.chars().count()).max();
+    assert!(widest.is_some_and(|widest| widest <= 80), "{widest:?}: {text}");
+    let run = fairlink(&["bench", "--cores", "1000"]);
+    let says = format!("--cores 1000: more threads than processors; this program may use {processors} processor");
+    assert!(run.code == 2 && run.stderr.contains(&says), "{}", run.stderr);
+    let run = fairlink(&["bench", "--cores", "--leaves", "8"]);
+    assert!(run.code == 2 && run.stderr.contains("cannot be used with"), "{}", run.stderr);
+}
+
 /// Returns the reason why real packets cannot be sent here; `None` if the bench ran.
 #[cfg(target_os = "linux")]
 fn why_no_packets(code: i32, stderr: &str) -> Option<&str> {

@@ -68,6 +68,14 @@ fn check_prints_theorem_v_for_shared_virtual_times_and_says_where_there_is_nothi
         let text = fairlink(&["check", &file, "--split", split]).quiet().stdout;
         assert!(text.contains(says), "{text}");
     }
+    // One ring to the hub: a turn until it looks at it again, and one in which the packet leaves, of 64 packets each.
+    let text = fairlink(&["check", &file, "--split", "hub"]).quiet().stdout;
+    assert!(text.contains("add the time of 128 packets in it to the delay") && text.contains("not computed"), "{text}");
+    let hub = ["--split", "hub", "--cores", "17", "--hub-packet", "50ns"];
+    let text = fairlink(&[&["check", &file][..], &hub].concat()).quiet().stdout;
+    assert!(text.contains("576 packets in it (28.8 us)") && !text.contains("not computed, because"), "{text}");
+    let on = fairlink(&[&["check", &file, "--json"][..], &hub].concat()).json()["on_cores"].clone();
+    assert_eq!((&on["ring_packets"], &on["exact"]), (&576.into(), &true.into()));
     let limited = two(&dir, "cores = 2\nsplit = \"shared\"");
     let with =
         std::fs::read_to_string(&limited).expect("a file").replace("weight = 3", "weight = 3\nceiling = \"1mbit\"");
@@ -98,6 +106,7 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
         (&["check", &several, "--split", "hub", "--split", "shared"], "only `sim` compares several ways"),
         (&["check", &critical, "--split", "shared"], "\"b\" has latency_critical, which several cores cannot honour"),
         (&["sim", &critical, "--split", "shared"], "class b has latency_critical"),
+        (&["check", &several, "--split", "shared", "--hub-packet", "50ns"], "this link has no hub"),
         (&["check", &none], "65"),
         (&["check", &word], "shared"),
         (

@@ -183,6 +183,9 @@ pub enum Next {
     Wait(Wake),
 }
 
+/// [`Driver::BATCH`], whatever the scheduler.
+pub(crate) const BATCH: usize = 64;
+
 /// A scheduler and the pacing of its link.
 ///
 /// It has two interfaces. A caller that is asked for packets, as a kernel's queueing discipline is, calls
@@ -200,7 +203,7 @@ pub struct Driver<S> {
 
 impl<S: Scheduler> Driver<S> {
     /// Largest number of packets handed over in one batch.
-    pub const BATCH: usize = 64;
+    pub const BATCH: usize = BATCH;
 
     /// Drives `scheduler` at the pace of `pacer`.
     ///
@@ -239,11 +242,7 @@ impl<S: Scheduler> Driver<S> {
     /// Queues the arrivals of `port` and sends the packets that are due by `now`, at most [`Driver::BATCH`].
     pub fn turn(&mut self, now: Nanos, port: &mut impl Port) -> Wake {
         let now = self.begin(now);
-        port.receive(now, &mut self.batch);
-        if !self.batch.is_empty() {
-            self.scheduler.enqueue_batch(now, &mut self.batch, port);
-            port.enqueued();
-        }
+        self.queue(now, port);
         let mut sent = 0;
         let wake = loop {
             let end = self.step(now, Self::BATCH - sent, port);
@@ -260,6 +259,22 @@ impl<S: Scheduler> Driver<S> {
             port.flush(now);
         }
         wake
+    }
+
+    /// Queues the arrivals of `port` and sends nothing, for a caller whose way out is full. The limits of the classes
+    /// then decide what is dropped, not those of the way in.
+    pub fn accept(&mut self, now: Nanos, port: &mut impl Port) {
+        let now = self.begin(now);
+        self.queue(now, port);
+    }
+
+    /// Moves the arrivals of `port` to the scheduler.
+    fn queue(&mut self, now: Nanos, port: &mut impl Port) {
+        port.receive(now, &mut self.batch);
+        if !self.batch.is_empty() {
+            self.scheduler.enqueue_batch(now, &mut self.batch, port);
+            port.enqueued();
+        }
     }
 
     /// Advances the time; returns the latest time seen.

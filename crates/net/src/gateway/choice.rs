@@ -32,7 +32,7 @@ impl Choice {
                 packet(None)
             }
             BackendChoice::AfXdp if config.workers() > 0 => {
-                notes.push("packet sockets: a link on several cores has no AF_XDP sockets".to_owned());
+                notes.push("AF_PACKET: a link on several cores has no AF_XDP sockets".to_owned());
                 packet(None)
             }
             BackendChoice::AfXdp => {

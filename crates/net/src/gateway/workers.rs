@@ -2,8 +2,8 @@
 //!
 //! A worker has a socket of its own on each interface. The kernel gives it the frames of some flows. It hands them to the
 //! data thread, in order. It sends the frames that the data thread selects for it by the hash of their flow. So the frames
-//! of a flow stay in order on both ways, and after a change of the receive hash, too. See [`crate::io::hub`] for the
-//! rings.
+//! of a flow stay in order on both ways. The kernel chooses the socket by its hash of the flow and not by the queue of the
+//! interface, so that other receive queues of a flow change nothing. See [`crate::io::hub`] for the rings.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

@@ -35,6 +35,8 @@ pub struct GatewayBench {
     pub classes: u16,
     /// Waiting mode of the gateway; for TCP it is `precise`.
     pub pacing: String,
+    /// Cores that share the gateway's link.
+    pub cores: u16,
     /// Number of times that each figure was measured, in turn with the others.
     pub rounds: u32,
     /// Time of a measurement in one round, in seconds.

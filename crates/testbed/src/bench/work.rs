@@ -9,7 +9,8 @@
 //! all softirqs in `/proc/stat` is added then.
 //!
 //! *What is not.* Softirqs that interrupt another thread or an idle processor, other than with such a kernel: there are
-//! none here as long as no timer sends frames. The gateway's threads beside the data thread, which do nothing meanwhile.
+//! none here as long as no timer sends frames. The gateway's threads beside the data thread, which do nothing meanwhile;
+//! of a gateway on several cores the processor time is not known, because its workers have their own.
 //! Time of other processes does not count, but they share the processor's caches with us.
 
 use std::path::PathBuf;
@@ -129,6 +130,8 @@ pub(super) fn flood(
     softirqs: Option<&SoftirqThreads>,
     stop: &AtomicBool,
 ) -> Result<Flooded, GatewayBenchError> {
+    // The time of workers is not counted.
+    let softirqs = softirqs.filter(|_| config.cores == 1 || !matches!(path, BenchPath::Gateway(_)));
     let ((before, mut flooded), account) = through(config, path, || {
         let mut load = Load::open(length, config.classes)?;
         let counters = || path.passed().map_err(GatewayBenchError::Counters);

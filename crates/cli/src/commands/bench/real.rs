@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use fairlink_core::registry;
+use fairlink_core::{MAX_CORES, registry};
 use fairlink_report::{Content, Document};
 use fairlink_testbed::{
     GatewayBench, GatewayBenchConfig, GatewayBenchError, GatewayThroughput, PathBench, PathDelay, Spread, TcpBench,
@@ -75,6 +75,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if let Some(time) = args.time {
         config.span = Duration::from_nanos(time.0);
     }
+    if let Some(cores) = args.cores {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        config.cores = cores.unwrap_or(processors.min(MAX_CORES.into()) as u16);
+    }
     note(format!("measuring for about {}", human::time(config.duration().as_secs_f64().ceil())));
     // Draws only where standard error is a terminal.
     let bar =
@@ -106,11 +110,12 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 fn text(machine: &str, bench: &GatewayBench, out: &mut Out) -> Result<(), CliError> {
     out.paragraph(
         &format!(
-            "Paths between two virtual cables, medians of {} of {}: {} with {}, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
+            "Paths between two virtual cables, medians of {} of {}: {} with {}, on {}, pacing {}; sender and receiver on the same machine. Machine: {machine}.",
             human::count(bench.rounds as usize, "round", "rounds"),
             human::time(bench.span_s),
             bench.scheduler,
             human::count(bench.classes.into(), "class", "classes"),
+            human::count(bench.cores.into(), "core", "cores"),
             bench.pacing
         ),
         2,

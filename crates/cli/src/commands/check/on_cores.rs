@@ -19,6 +19,10 @@ pub(super) fn print(on: &OnCores, link_bps: f64, rows: &RowArgs, out: &mut Out) 
             ": with {pass} between two passes of a core, at most {bytes} B ({time}) stand in the network interface"
         );
     }
+    if let Some(packets) = on.ring_packets {
+        let time = on.ring_delay_s.map_or_else(String::new, |delay_s| format!(" ({})", human::time(delay_s)));
+        head += &format!(": the rings to and from the hub add the time of {packets} packets in it{time} to the delay");
+    }
     out.paragraph(&head, 2)?;
     for note in notes {
         out.paragraph(&format!("  {note}"), 4)?;
