@@ -150,6 +150,10 @@ pub(crate) fn show(stats: &GatewayStats, classes: Classes, out: &mut Out) -> Res
             human::percent(time.classify / work)
         ), 2)?;
     }
+    if !gateway.workers.is_empty() {
+        let times: Vec<_> = gateway.workers.iter().map(|&time| human::percent(time)).collect();
+        out.paragraph(&format!("workers: {} of a processor", times.join(", ")), 2)?;
+    }
     if let Some(profile) = &gateway.profile {
         let stages = profile.stages();
         let all: u64 = stages.iter().map(|&(_, ns, _)| ns).sum();

@@ -29,7 +29,7 @@ pub(crate) use generation::{DelayTable, Generation, MAX_HISTOGRAMS};
 pub(crate) use generation::{PoolId, Pooled};
 pub(crate) use interval::{ClassInterval, Interval, LimitHistory};
 pub(crate) use observation::{Observation, Totals};
-pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot};
+pub(crate) use snapshot::{COPIED, Copying, GatewayCounts, Snapshot, WorkerTimes};
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod played;

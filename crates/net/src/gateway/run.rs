@@ -8,7 +8,7 @@ use std::time::Duration;
 use fairlink_core::{Amount, Driver, Nanos, Scheduler, Wake};
 use thiserror::Error;
 
-use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot};
+use crate::gateway::account::{COPIED, GatewayCounts, Observation, Snapshot, WorkerTimes};
 use crate::gateway::choice::Choice;
 use crate::gateway::config::GatewayConfig;
 use crate::gateway::data_path::{AnyScheduler, DataPath, RealPath, Sampled};
@@ -24,7 +24,7 @@ use crate::gateway::remote::{Publisher, Remote};
 use crate::gateway::stats::{GatewayStats, InterfaceStats, MemoryBound, Profile, TimeShares};
 use crate::io::backend::{Backend, BackendError};
 use crate::io::clock::{self, Clock};
-use crate::io::pacing::{self, Until};
+use crate::io::pacing::{self, Pacing, Until};
 use crate::io::port::Footprint;
 use crate::io::sys;
 
@@ -227,8 +227,10 @@ impl Gateway {
                 Wake::At(at) if self.data_path.is_flushed() && retry.is_none_or(|retry| at <= retry) => Until::Time(at),
                 _ => retry.map_or(Until::Arrival, Until::Retry),
             };
-            let input = self.data_path.receiving.then(|| self.data_path.input.readable()).flatten();
-            let output = self.data_path.takes_reverse().then(|| self.data_path.output.readable()).flatten();
+            // A thread that does not sleep needs no descriptors, and workers need not wake it.
+            let sleeps = self.config.pacing != Pacing::Busy;
+            let input = (sleeps && self.data_path.receiving).then(|| self.data_path.input.readable()).flatten();
+            let output = (sleeps && self.data_path.takes_reverse()).then(|| self.data_path.output.readable()).flatten();
             let slept = pacing::wait(self.config.pacing, &self.data_path.clock, until, [input, output])
                 .map_err(|source| BackendError::System { interface: String::new(), what: "waiting", source })?;
             now = self.data_path.clock.now();
@@ -350,11 +352,20 @@ impl Gateway {
             liveness: liveness.stats(),
             reverse: data_path.reverse_stats(),
             time: time.shares(uptime, data_path),
+            workers: worker_times(data_path, uptime),
             profile: config.profile.then(|| Profile::from_samples(&data_path.sampled)),
             pool_most_used: data_path.pool.most_used() as u64,
             pool_agrees: data_path.pool_agrees(driver.scheduler().backlog().packets),
         }
     }
+}
+
+fn worker_times(data_path: &RealPath, uptime: Nanos) -> WorkerTimes {
+    let mut times = WorkerTimes::default();
+    for worker in data_path.input.crew().iter().flat_map(|crew| &crew.workers) {
+        times.add(worker.worked().0 as f64 / uptime.0.max(1) as f64);
+    }
+    times
 }
 
 /// Start of the thread, and how many nanoseconds it slept, and was awake without work.

@@ -414,6 +414,10 @@ pub struct GatewayState {
     pub reverse: Option<ReverseStats>,
     /// Time of the data thread by activity.
     pub time: TimeShares,
+    /// Fraction of the time for which a processor worked for each worker, by the kernel's count: a link on several cores
+    /// has workers that receive and send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<f64>,
     /// Time of each stage, if every turn is timed (`--profile`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,

@@ -511,7 +511,8 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     }
 
     fn count(&mut self) {
-        let Self { end: WorkerEnd { state, .. }, input, output, .. } = self;
+        let Self { end: WorkerEnd { state, .. }, input, output, clock, .. } = self;
+        state.set_worked(clock.worked());
         state.count(Side::Input, input.backend.counters());
         state.count(Side::Output, output.backend.counters());
         for note in [input.backend.take_note(), output.backend.take_note()].into_iter().flatten() {

@@ -133,6 +133,8 @@ pub(crate) struct WorkerState {
     sides: [SideState; 2],
     /// Times that frames had to wait for an interface.
     busy: AtomicU64,
+    /// Processor time of the thread in ns.
+    worked: AtomicU64,
     /// Frames for reception that it has.
     lent: AtomicUsize,
     notes: Mutex<Vec<String>>,
@@ -200,6 +202,16 @@ impl WorkerState {
     /// Counts times that frames had to wait for an interface.
     pub(crate) fn add_busy(&self, times: u64) {
         self.busy.fetch_add(times, Ordering::Relaxed);
+    }
+
+    /// Publishes the processor time of the thread.
+    pub(crate) fn set_worked(&self, time: Nanos) {
+        self.worked.store(time.0, Ordering::Relaxed);
+    }
+
+    /// Processor time of the thread.
+    pub(crate) fn worked(&self) -> Nanos {
+        Nanos(self.worked.load(Ordering::Relaxed))
     }
 
     /// Publishes counters.
@@ -287,7 +299,7 @@ impl Crew {
     /// Records a turn of the data thread.
     pub(crate) fn beat(&self, now: Nanos) {
         self.beat.store(now.0, Ordering::Relaxed);
-        if self.hub.is_asleep() {
+        if self.hub.is_pending() {
             self.hub.awake();
         }
     }

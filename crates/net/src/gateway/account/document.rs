@@ -81,6 +81,7 @@ impl Observation {
             leaves_without_delays: DelayTable::without(&generation.tree),
             reverse: gateway.reverse,
             time: gateway.time,
+            workers: gateway.workers.all().to_vec(),
             profile: gateway.profile,
             memory: generation.memory,
             forfeited_s: gateway.forfeited.0 as f64 / 1e9,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fairlink_core::{Amount, ClassId, Counters, Hierarchy, MAX_COUNTERS, Metered, Nanos, Scheduler};
+use fairlink_core::{Amount, ClassId, Counters, Hierarchy, MAX_CORES, MAX_COUNTERS, Metered, Nanos, Scheduler};
 
 use super::generation::Generation;
 use crate::gateway::data_path::DataPath;
@@ -33,6 +33,34 @@ pub(crate) struct ClassCounts {
     pub(crate) queued: Amount,
 }
 
+/// Fractions of the time for which a processor worked for each worker.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerTimes {
+    count: usize,
+    times: [f64; MAX_CORES as usize],
+}
+
+impl Default for WorkerTimes {
+    fn default() -> Self {
+        Self { count: 0, times: [0.0; MAX_CORES as usize] }
+    }
+}
+
+impl WorkerTimes {
+    /// Adds that of one more worker.
+    pub(crate) fn add(&mut self, time: f64) {
+        if let Some(place) = self.times.get_mut(self.count) {
+            *place = time;
+            self.count += 1;
+        }
+    }
+
+    /// Those that were added.
+    pub(crate) fn all(&self) -> &[f64] {
+        &self.times[..self.count]
+    }
+}
+
 /// Counters of the whole gateway, at the end of the copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GatewayCounts {
@@ -56,6 +84,7 @@ pub(crate) struct GatewayCounts {
     pub(crate) liveness: LivenessStats,
     pub(crate) reverse: Option<ReverseStats>,
     pub(crate) time: TimeShares,
+    pub(crate) workers: WorkerTimes,
     pub(crate) profile: Option<Profile>,
     pub(crate) pool_most_used: u64,
     /// True if each frame of the pool was in its place.

@@ -14,6 +14,8 @@ use crate::io::sys;
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     asleep: AtomicBool,
+    /// True if the descriptor is readable.
+    is_set: AtomicBool,
     /// `None` in tests without threads.
     fd: Option<OwnedFd>,
 }
@@ -22,7 +24,7 @@ impl Signal {
     /// # Errors
     /// The kernel's answer.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { asleep: AtomicBool::new(false), fd: Some(sys::event_fd()?) })
+        Ok(Self { fd: Some(sys::event_fd()?), ..Self::default() })
     }
 
     /// Announces that the thread is about to sleep.
@@ -34,9 +36,16 @@ impl Signal {
     /// Ends the sleep, or the preparation for it.
     pub(crate) fn awake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
-        if let Some(fd) = &self.fd {
+        if self.is_set.swap(false, Ordering::Relaxed)
+            && let Some(fd) = &self.fd
+        {
             sys::clear_event(fd);
         }
+    }
+
+    /// Returns true if [`Signal::awake`] is due.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed) || self.is_set.load(Ordering::Relaxed)
     }
 
     /// Returns true if the thread sleeps or is about to.
@@ -56,6 +65,7 @@ impl Signal {
     /// Wakes the thread, or has its next sleep end at once.
     pub(crate) fn wake(&self) {
         if let Some(fd) = &self.fd {
+            self.is_set.store(true, Ordering::Relaxed);
             sys::set_event(fd);
         }
     }
