@@ -17,7 +17,8 @@ mod linux {
     use fairlink_workload::cores::{Classes, Segment, alone, hub, shared};
     use fairlink_workload::{Pattern, WorkloadError};
 
-    /// Returns the median and the least time, and the median of the empty calls or of the time without packets, in words.
+    /// Returns the median and the least time, and the median of the empty calls or of the time without packets, in
+    /// words.
     fn summary(segments: &[Segment], empty: &str) -> String {
         let sorted = |of: fn(&Segment) -> f64| {
             let mut all: Vec<f64> = segments.iter().map(of).collect();

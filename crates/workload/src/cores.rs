@@ -41,6 +41,8 @@ pub struct Segment {
 /// The classes above the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classes {
+    /// None: all leaves are directly below the link.
+    None,
     /// So many for each thread.
     Own(usize),
     /// So many, with leaves of all threads.
@@ -61,16 +63,25 @@ pub fn on_processor() -> Duration {
 /// # Errors
 /// [`WorkloadError`], if it does not take the tree.
 pub fn alone(info: &'static SchedulerInfo, pattern: Pattern, time: Duration) -> Result<Vec<Segment>, WorkloadError> {
-    let (tree, leaves) = tree(1, Classes::Own(8), LEAVES * 4)?;
+    let (tree, leaves) = tree_for(info, packets(pattern))?;
     let mut scheduler = build(info, &tree)?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| circle(&mut *scheduler, &leaves[0], pattern, Instant::now(), &stop));
+        let thread = scope.spawn(|| circle(&mut *scheduler, &leaves, pattern, Instant::now(), &stop));
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         thread.join().unwrap_or(Err("panicked"))
     })
     .map_err(|what| misbehaved(info.name, what))
+}
+
+/// Returns the tree of one thread that schedules, with its leaves: with 8 classes above them if `info` takes classes.
+fn tree_for(info: &SchedulerInfo, packets: usize) -> Result<(Hierarchy, Vec<ClassId>), WorkloadError> {
+    let (mut tree_of, mut leaves) = tree(1, Classes::Own(8), packets)?;
+    if info.unsupported(&tree_of).next().is_some() {
+        (tree_of, leaves) = tree(1, Classes::None, packets)?;
+    }
+    Ok((tree_of, leaves.swap_remove(0)))
 }
 
 fn build(info: &'static SchedulerInfo, tree: &Hierarchy) -> Result<Box<dyn Scheduler>, WorkloadError> {
@@ -89,6 +100,7 @@ fn tree(threads: usize, classes: Classes, packets: usize) -> Result<(Hierarchy, 
         let mut tree = Hierarchy::builder(LinkConfig { max_queued, ..LinkConfig::new(Rate::MAX) });
         let weight = |weight| ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() };
         let count = match classes {
+            Classes::None => 0,
             Classes::Own(each) | Classes::Apart(each) => each * threads,
             Classes::Common(all) => all,
         };
@@ -100,15 +112,20 @@ fn tree(threads: usize, classes: Classes, packets: usize) -> Result<(Hierarchy, 
         for (thread, leaves) in leaves.iter_mut().enumerate() {
             for leaf in 0..LEAVES {
                 let class = match classes {
-                    Classes::Own(each) | Classes::Apart(each) => thread * each + leaf % each,
-                    Classes::Common(all) => leaf % all,
+                    Classes::None => ClassId::ROOT,
+                    Classes::Own(each) | Classes::Apart(each) => inner[thread * each + leaf % each],
+                    Classes::Common(all) => inner[leaf % all],
                 };
-                leaves.push(tree.add(inner[class], weight(1 + leaf as u64 % 3))?);
+                leaves.push(tree.add(class, weight(1 + leaf as u64 % 3))?);
             }
         }
         Ok((tree.build()?, leaves))
     };
-    make().map_err(|source| WorkloadError::Tree { leaves: LEAVES * threads, levels: 2, source })
+    make().map_err(|source| WorkloadError::Tree {
+        leaves: LEAVES * threads,
+        levels: if classes == Classes::None { 1 } else { 2 },
+        source,
+    })
 }
 
 /// Returns the number of packets in circles for each thread that schedules.

@@ -80,6 +80,8 @@ fn what_is_simulated_and_measured_is_told_in_80_columns() {
     at_80(&["reproduce", "hls.alpha"]);
     at_80(&["bench", "--leaves", "8,27", "--time", "1ms"]);
     at_80(&["bench", "--leaves", "8", "--pattern", "backlogged,sparse,churn", "--time", "1ms", "--scheduler", "hls"]);
+    #[cfg(target_os = "linux")]
+    at_80(&["bench", "--cores", "--time", "5ms"]);
     let dir = Scratch::new();
     at_80(&["clock", &dir.path("stamps.csv"), "--make", "--jump", "200s:5ms"]);
 }

@@ -10,7 +10,7 @@ use fairlink_core::{
     ClassId, Driver, DropReason, DropSink, HubPort, Nanos, Pacer, Packet, Rate, Scheduler, SchedulerInfo, flow_bits,
 };
 
-use super::{Classes, LEAVES, SEGMENT, Segment, build, misbehaved, on_processor, packets, tree};
+use super::{LEAVES, SEGMENT, Segment, build, misbehaved, on_processor, packets, tree_for};
 use crate::error::WorkloadError;
 use crate::random::Random;
 use crate::shape::{BATCH, Pattern};
@@ -46,7 +46,7 @@ pub fn hub(
     let others = threads.saturating_sub(1).clamp(1, RINGS);
     // As many as the leaves have in the scheduler, and as many as the rings have room for.
     let all = packets(pattern) + (RINGS + others) * RING_PACKETS;
-    let (tree, leaves) = tree(1, Classes::Own(8), all)?;
+    let (tree, leaves) = tree_for(info, all)?;
     let mut driver = Driver::new(build(info, &tree)?, Pacer::new(Rate::MAX, Nanos::from_millis(1)))
         .map_err(|_| misbehaved(info.name, "has no memory for a batch"))?;
     let (producers, receive): (Vec<_>, Vec<_>) = (0..RINGS).map(|_| ring(RING_PACKETS)).unzip();
@@ -55,7 +55,6 @@ pub fn hub(
     let drops = |_: Nanos, _: Packet, _: DropReason| lost += 1;
     let mut port = HubPort::new(receive, transmit, Packet::flow, drops)
         .map_err(|_| misbehaved(info.name, "has no memory for the rings"))?;
-    let leaves = &leaves[0];
     let mut parts: Vec<Other> = consumers
         .into_iter()
         .map(|from| Other { to_hub: Vec::new(), from_hub: vec![from], leaves: leaves.clone(), random: Random::new() })
