@@ -232,6 +232,8 @@ pub(crate) struct Crew {
     stop: AtomicBool,
     /// Time of the data thread's last turn in ns; 0 before the first.
     beat: AtomicU64,
+    /// Time in ns at which it was woken last.
+    called: AtomicU64,
     /// True if the data thread makes no turn any more.
     alone: AtomicBool,
     /// True while the data thread drops all that workers have, so that they must not forward it.
@@ -266,6 +268,7 @@ impl Crew {
             hub: Signal::new()?,
             stop: AtomicBool::new(false),
             beat: AtomicU64::new(0),
+            called: AtomicU64::new(0),
             alone: AtomicBool::new(false),
             drains: AtomicBool::new(false),
             window: AtomicU64::new(u64::MAX),
@@ -320,8 +323,9 @@ impl Crew {
     /// `patience` and since `awake_since`, though it does not sleep.
     pub(crate) fn stopped(&self, now: Nanos, awake_since: Nanos, patience: Nanos) -> Option<Nanos> {
         let beat = Nanos(self.beat.load(Ordering::Relaxed));
+        let called = Nanos(self.called.load(Ordering::Relaxed));
         let is_late = !self.hub.is_asleep()
-            && now.saturating_sub(beat.max(awake_since)) > patience
+            && now.saturating_sub(beat.max(called).max(awake_since)) > patience
             && now.saturating_sub(beat).0 < self.window.load(Ordering::Relaxed)
             && !self.drains.load(Ordering::Relaxed);
         (beat > Nanos::ZERO && (is_late || self.alone.load(Ordering::Relaxed))).then_some(beat)
@@ -331,7 +335,7 @@ impl Crew {
     pub(crate) fn call(&self, now: Nanos) {
         if self.hub.is_asleep() {
             // The time that it has slept does not count.
-            self.beat.fetch_max(now.0, Ordering::Relaxed);
+            self.called.fetch_max(now.0, Ordering::Relaxed);
         }
         self.hub.notify();
     }
