@@ -65,7 +65,7 @@ fn text(report: &CoresReport, out: &mut Out) -> Result<(), CliError> {
         [("backlogged", "Every leaf backlogged"), ("churn", "Leaves that come and go, a packet at a time")]
     {
         out.line("")?;
-        out.line(&format!("{words}:"))?;
+        out.line(format!("{words}:"))?;
         let rows = report.results.iter().filter(|cost| cost.pattern == pattern).map(row).collect();
         out.table(&["", "threads", "million packets/s", "ns per packet", "", "empty"], rows, 1..6)?;
     }
