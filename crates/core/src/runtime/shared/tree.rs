@@ -6,7 +6,7 @@ use super::node::{Child, Node};
 use super::pace::Pace;
 use super::record::{BITS, Record, units, whole_debt};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
-use crate::parts::memory::{filled, slice};
+use crate::parts::memory::{bytes_of, filled, slice};
 use crate::parts::virtual_time::child_weights;
 
 pub(super) const ROOT: u32 = 0;
@@ -67,6 +67,12 @@ impl Classes {
         })?;
         let children = slice(tree.len(), |index| Child::new(weight_of[index], parent(ClassId(index as u32))))?;
         Ok(Self { nodes, children, pace, ahead: units(ahead) })
+    }
+
+    /// Bytes that [`Classes::new`] takes for `tree`. It frees those of the nodes and weights by class.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let by_class = bytes_of::<Child>(tree.len()) + bytes_of::<u32>(tree.len()) + bytes_of::<u64>(tree.len());
+        bytes_of::<Node>(tree.len() - tree.leaves().len()) + by_class
     }
 
     #[inline(always)]
@@ -184,6 +190,12 @@ impl Classes {
         offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead
     }
 
+    /// Returns the units that a class with `credit`, which owes, must get until `bytes` might leave out of turn, as far as
+    /// it is concerned, or until it might go on.
+    pub(super) fn owing_until_passed(&self, credit: i128, bytes: u64) -> i128 {
+        -credit - (self.ahead - units(bytes)).max(0)
+    }
+
     /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to
     /// `top`. `offer` is its queue, which `send` sends and returns the bytes of. `None` if classes above are kept busy.
     pub(super) fn start(
@@ -215,7 +227,7 @@ impl Classes {
             Start::Lone
         } else if credit < 0 {
             first.want(worker);
-            let wait = if is_idle { -credit } else { missing(&record, first.weight, -credit) };
+            let wait = if is_idle { -credit } else { missing(&record, rise_for(-credit, first.weight)) };
             Start::Wait(self.bytes(top, wait))
         } else {
             self.put_on(leaf, at, top, &mut record);
@@ -342,16 +354,20 @@ impl Classes {
             }
             let Some(clock) = self.clock(parent) else { return 0 };
             let pending = record.pending + self.inflow(parent, &record, clock);
-            units = missing(&Record { pending: pending.min(0), ..record }, weight, units);
+            units = missing(&Record { pending: pending.min(0), ..record }, rise_for(units, weight));
             at = parent;
         }
         u64::try_from((units + (1 << BITS) - 1) >> BITS).unwrap_or(if units < 0 { 0 } else { u64::MAX })
     }
 }
 
-/// Units that a class with this record must get until a child of `weight` has got `units` more.
-pub(super) fn missing(record: &Record, weight: u64, units: i128) -> i128 {
-    let rise = (units.max(0) as u128).div_ceil(u128::from(weight));
+/// Returns the virtual time in which a child of `weight` gets `units`.
+pub(super) const fn rise_for(units: i128, weight: u64) -> u128 {
+    if units > 0 { (units as u128).div_ceil(weight as u128) } else { 0 }
+}
+
+/// Units that a class with this record must get until its virtual time has risen by `rise`.
+pub(super) fn missing(record: &Record, rise: u128) -> i128 {
     let all = i128::try_from(rise.saturating_mul(record.weight.into())).unwrap_or(i128::MAX / 2);
     all.min(i128::MAX / 2).saturating_sub(record.pending)
 }
