@@ -147,6 +147,55 @@ fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
         }
     }
     huge_queues_and_trees_are_refused_by_numbers();
+    #[cfg(feature = "shared")]
+    shared::trees_and_workers_take_what_they_say(&mut random);
+}
+
+/// A tree that several cores share, and a worker of it.
+#[cfg(feature = "shared")]
+mod shared {
+    use fairlink_core::{SharedConfig, SharedError, SharedTree, Worker, registry};
+
+    use super::*;
+
+    /// Makes a shared tree within `bytes` more memory than is in use, and a worker within as many as `worker` more.
+    fn build_within(tree: &Hierarchy, bytes: u64, worker: u64) -> Result<(), SharedError> {
+        let limit = |more: u64| ALLOCATOR.set_limit(ALLOCATOR.allocated() + more as usize).unwrap();
+        let (own, config) = (tree.clone(), SharedConfig::for_link(&tree.link()));
+        limit(bytes);
+        let built = SharedTree::new(own, config).and_then(|shared| {
+            limit(worker);
+            shared.worker().map(drop)
+        });
+        ALLOCATOR.set_limit(usize::MAX).unwrap();
+        built
+    }
+
+    pub(super) fn trees_and_workers_take_what_they_say(random: &mut Random) {
+        // Trees that it takes: with the features of hvt, but for leaves that are latency-critical.
+        let hvt = registry::find("hvt").unwrap();
+        for case in 0..60 {
+            let mut built = super::tree(hvt, random, [12, 60, 400][case % 3]);
+            let link = LinkConfig { transmit_queue: None, when_full: WhenFull::DropArrival, ..built.link() };
+            let change = |_, config: &mut ClassConfig| (config.latency_critical, config.burst) = (false, None);
+            built = built.rebuilt(link, change).unwrap();
+            let (says, worker) = (SharedTree::memory_for(&built), Worker::memory_for(&built));
+            match build_within(&built, says, worker) {
+                Ok(()) => {}
+                Err(error) => panic!("{says} and {worker} B do not suffice: {error}"),
+            }
+            let is_refused = |result| matches!(result, Err(SharedError::OutOfMemory { .. }));
+            assert!(is_refused(build_within(&built, says * 3 / 4, worker)), "3/4 of {says} B suffice");
+            assert!(is_refused(build_within(&built, says, worker * 3 / 4)), "3/4 of {worker} B suffice");
+            for part in 0..48 {
+                for result in
+                    [build_within(&built, says * part / 48, worker), build_within(&built, says, worker * part / 48)]
+                {
+                    assert!(result.is_ok() || is_refused(result), "{result:?}");
+                }
+            }
+        }
+    }
 }
 
 /// Memory for 2^32 packets, which would have aborted the process.

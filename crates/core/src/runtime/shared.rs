@@ -63,6 +63,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use crate::contract::{ClassId, Feature, Hierarchy, LinkConfig, Nanos, OutOfMemory};
+use crate::parts::memory::{bytes_of, room};
 
 mod atomics;
 mod ceilings;
@@ -188,6 +189,9 @@ const fn refusal(feature: Feature) -> Option<&'static str> {
     }
 }
 
+/// What an `Arc` allocates for `T`, at least.
+type ArcOf<T> = ([usize; 2], T);
+
 /// A tree of classes that several [workers](Worker) share.
 #[derive(Debug)]
 pub struct SharedTree {
@@ -225,7 +229,16 @@ impl SharedTree {
         let pace = Pace::new(tree.link().rate, most(config.mark), most(config.credit));
         let classes = Classes::new(&tree, pace, most(config.ahead))?;
         let (ceilings, workers) = (Ceilings::new(&tree)?, AtomicU64::new(0));
+        // An `Arc` cannot be refused. So its memory is asked for before.
+        drop(room::<ArcOf<Self>>(1)?);
         Ok(Arc::new(Self { hierarchy: tree, classes, ceilings, config, stored: most(config.stored) as i64, workers }))
+    }
+
+    /// Upper bound, in bytes, of the memory that [`SharedTree::new`] uses for `tree` and keeps, without that of `tree`
+    /// itself. A worker takes [`Worker::memory_for`] besides.
+    #[must_use]
+    pub fn memory_for(tree: &Hierarchy) -> u64 {
+        Classes::memory(tree) + Ceilings::memory(tree) + bytes_of::<ArcOf<Self>>(1)
     }
 
     /// Makes a worker, with queues for all leaves of the tree.

@@ -5,12 +5,17 @@
 mod broken;
 mod change;
 mod checks;
+#[cfg(feature = "shared")]
+#[path = "../../../../fuzz/src/cores.rs"]
+mod cores;
 mod field;
 mod metering;
 mod model;
 #[path = "../../../../fuzz/src/operations.rs"]
 mod operations;
 mod trees;
+#[cfg(feature = "shared")]
+mod workers;
 
 use broken::{FAULTS, PACED, TOYS};
 use checks::{CHECKS, Check, cases};
@@ -101,13 +106,23 @@ fn the_suite_finds_every_fault() {
     }
 }
 
-#[test]
-fn seeds_of_the_fuzz_target() {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/operations");
-    let seeds: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+fn each_seed(target: &str, run: fn(&[u8])) {
+    let directory = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/{}"), target);
+    let seeds: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(!seeds.is_empty(), "there are no seeds in {directory}");
     for seed in seeds {
         println!("{}", seed.display());
-        operations::run(&std::fs::read(seed).unwrap());
+        run(&std::fs::read(seed).unwrap());
     }
+}
+
+#[test]
+fn seeds_of_the_fuzz_target() {
+    each_seed("operations", operations::run);
+}
+
+#[cfg(feature = "shared")]
+#[test]
+fn seeds_of_the_fuzz_target_of_several_cores() {
+    each_seed("cores", cores::run);
 }

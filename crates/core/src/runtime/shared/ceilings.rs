@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 
 use super::atomics::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::contract::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos, OutOfMemory, Rate};
-use crate::parts::memory::{filled, slice};
+use crate::parts::memory::{bytes_of, filled, slice};
 
 /// No ceiling.
 pub(super) const NIL: u32 = u32::MAX;
@@ -97,6 +97,12 @@ impl Ceilings {
             Bucket { level, last: zero(), fraction: zero(), busy: AtomicBool::new(false), rate, depth, above }
         })?;
         Ok(Self { buckets, first })
+    }
+
+    /// Bytes that the ceilings of `tree` take.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let count = tree.classes().filter(|&class| tree.config(class).ceiling.is_some()).count();
+        bytes_of::<Bucket>(count) + bytes_of::<u32>(if count > 0 { tree.len() } else { 0 })
     }
 
     /// Returns the first ceiling at or above `leaf`; [`NIL`] without one.

@@ -63,6 +63,11 @@ impl Node {
         self.number.store(number.wrapping_add(1), Ordering::Release);
     }
 
+    /// Returns true if no child is on, or none was a moment ago.
+    pub(super) fn is_off(&self) -> bool {
+        self.words[6].load(Ordering::Relaxed) == 0
+    }
+
     /// Returns the record to the holder of the lock, or a torn one.
     #[inline(always)]
     pub(super) fn load(&self) -> Record {
@@ -117,6 +122,8 @@ pub(super) struct Child {
     state: AtomicU64,
     /// w: 1 to 2^41; 0 of the root.
     pub(super) weight: u64,
+    /// Virtual time of the parent that a byte takes, rounded up.
+    pub(super) time_of_byte: u64,
     /// The node of the parent.
     pub(super) parent: u32,
 }
@@ -124,7 +131,8 @@ pub(super) struct Child {
 impl Child {
     pub(super) fn new(weight: u64, parent: u32) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { base: [zero(), zero()], sent: zero(), state: zero(), weight, parent }
+        let time_of_byte = if weight == 0 { 0 } else { units(1).cast_unsigned().div_ceil(weight.into()) as u64 };
+        Self { base: [zero(), zero()], sent: zero(), state: zero(), weight, time_of_byte, parent }
     }
 
     pub(super) fn base(&self) -> u128 {

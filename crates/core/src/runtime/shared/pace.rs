@@ -31,6 +31,11 @@ const SLOWS: u64 = 8;
 /// Billionths of a bit in a byte.
 const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
+/// Returns the least time between two moves of R. A worker that has nothing to send may need what others have left over.
+const fn tick(starves: bool) -> u64 {
+    if starves { 0 } else { TICK }
+}
+
 /// R alone: all read it, once per class and pass.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -119,10 +124,12 @@ impl Pace {
         (self.spent.sent.load(Ordering::Relaxed), self.spent.dropped.load(Ordering::Relaxed))
     }
 
-    /// Returns the time when R will have grown by `bytes`, if nothing holds it back; later than `now`.
-    pub(super) fn time_of(&self, bytes: u64, now: Nanos) -> Nanos {
+    /// Returns the time when R will have grown by `bytes`, if nothing holds it back and a worker that `starves` or does
+    /// not calls then; later than `now`.
+    pub(super) fn time_of(&self, bytes: u64, now: Nanos, starves: bool) -> Nanos {
         let last = Nanos(self.clock.last.load(Ordering::Relaxed));
-        last.saturating_add(self.rate.time_for_bytes(bytes)).max(now.saturating_add(Nanos(1)))
+        let time = self.rate.time_for_bytes(bytes).max(Nanos(tick(starves)));
+        last.saturating_add(time).max(now.saturating_add(Nanos(1)))
     }
 
     /// Returns N, the bytes in the network interface as computed at the last move of R.
@@ -135,8 +142,7 @@ impl Pace {
     pub(super) fn advance(&self, now: Nanos, starves: bool) {
         let clock = &self.clock;
         let since = |last: &AtomicU64| now.0.saturating_sub(last.load(Ordering::Relaxed));
-        // A worker that has nothing to send may need what others have left over.
-        let tick = if starves { 0 } else { TICK };
+        let tick = tick(starves);
         if since(&clock.last) < tick || clock.busy.swap(true, Ordering::Acquire) {
             return;
         }

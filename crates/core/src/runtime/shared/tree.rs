@@ -6,7 +6,7 @@ use super::node::{Child, Node};
 use super::pace::Pace;
 use super::record::{BITS, Record, units, whole_debt};
 use crate::contract::{ClassId, Hierarchy, OutOfMemory};
-use crate::parts::memory::{filled, slice};
+use crate::parts::memory::{bytes_of, filled, slice};
 use crate::parts::virtual_time::child_weights;
 
 pub(super) const ROOT: u32 = 0;
@@ -67,6 +67,12 @@ impl Classes {
         })?;
         let children = slice(tree.len(), |index| Child::new(weight_of[index], parent(ClassId(index as u32))))?;
         Ok(Self { nodes, children, pace, ahead: units(ahead) })
+    }
+
+    /// Bytes that [`Classes::new`] takes for `tree`. It frees those of the nodes and weights by class.
+    pub(super) fn memory(tree: &Hierarchy) -> u64 {
+        let by_class = bytes_of::<Child>(tree.len()) + bytes_of::<u32>(tree.len()) + bytes_of::<u64>(tree.len());
+        bytes_of::<Node>(tree.len() - tree.leaves().len()) + by_class
     }
 
     #[inline(always)]
@@ -172,16 +178,23 @@ impl Classes {
         })
     }
 
-    /// Returns true if `offer` may leave out of turn: `child` is off and has `credit`, and its parent has `pending`
-    /// units. A single packet may if the child does not owe. More may as long as neither owes more than `ahead` then.
-    pub(super) fn may_pass(&self, child: &Child, offer: Offer, (credit, pending): (i128, i128), is_leaf: bool) -> bool {
+    /// Returns true unless another waits until `child`, which is off, may be on: then `offer` may not leave out of turn.
+    pub(super) fn is_free(&self, child: &Child, offer: Offer, is_leaf: bool) -> bool {
         let wanted = child.wanted_by();
         // Who waits for an inner class is perhaps another leaf.
-        if wanted != 0 && !(is_leaf && wanted == offer.worker) {
-            return false;
-        }
+        wanted == 0 || is_leaf && wanted == offer.worker
+    }
+
+    /// Returns true if `offer` may leave out of turn: its class has `credit`, and the parent has `pending` units. A single
+    /// packet may if the class does not owe. More may as long as neither owes more than `ahead` then.
+    pub(super) fn may_pass(&self, offer: Offer, (credit, pending): (i128, i128)) -> bool {
         let owes = (-credit).max(-pending).max(0);
         offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead
+    }
+
+    /// Returns the units that a class and its parent may owe before `offer` leaves out of turn.
+    pub(super) fn room_for(&self, offer: Offer) -> i128 {
+        (self.ahead - units(offer.bytes)).max(0)
     }
 
     /// Serves `leaf` below the node `at`, which is off, as are all classes below `top`; all of them are locked up to
@@ -208,14 +221,15 @@ impl Classes {
         // While no child is on, the credit of the link itself decides.
         let is_idle = record.weight == 0;
         let credit = if is_idle { record.pending } else { first.credit(record.v) };
-        let result = if offer.is_some_and(|offer| self.may_pass(first, offer, (credit, record.pending), at == top)) {
+        let is_free = |offer: &Offer| self.is_free(first, *offer, at == top);
+        let result = if offer.filter(is_free).is_some_and(|offer| self.may_pass(offer, (credit, record.pending))) {
             let bytes = send();
             record.pending -= units(bytes);
             first.count_lone(record.v, if is_idle { 0 } else { credit }, bytes);
             Start::Lone
         } else if credit < 0 {
             first.want(worker);
-            let wait = if is_idle { -credit } else { missing(&record, first.weight, -credit) };
+            let wait = if is_idle { -credit } else { missing(&record, rise_for(-credit, first.weight)) };
             Start::Wait(self.bytes(top, wait))
         } else {
             self.put_on(leaf, at, top, &mut record);
@@ -333,25 +347,32 @@ impl Classes {
 
     /// Bytes that R must grow by until the node `at` has got so many units more; 0 if it cannot be said.
     pub(super) fn bytes(&self, at: u32, units: i128) -> u64 {
-        let (mut at, mut units) = (at, units);
-        while at != ROOT {
-            let (weight, parent) = (self.as_child(at).weight, self.node(at).parent);
-            let Some(record) = self.node(parent).read() else { return 0 };
-            if record.weight == 0 {
-                return 0;
-            }
-            let Some(clock) = self.clock(parent) else { return 0 };
-            let pending = record.pending + self.inflow(parent, &record, clock);
-            units = missing(&Record { pending: pending.min(0), ..record }, weight, units);
-            at = parent;
+        if at != ROOT {
+            return self.bytes_until(self.node(at).parent, rise_for(units, self.as_child(at).weight));
         }
         u64::try_from((units + (1 << BITS) - 1) >> BITS).unwrap_or(if units < 0 { 0 } else { u64::MAX })
     }
+
+    /// Bytes that R must grow by until the virtual time of the node `at` has risen by `rise`; 0 if it cannot be said.
+    pub(super) fn bytes_until(&self, at: u32, rise: u128) -> u64 {
+        let Some(record) = self.node(at).read() else { return 0 };
+        if record.weight == 0 {
+            return 0;
+        }
+        let Some(clock) = self.clock(at) else { return 0 };
+        // What it owes is paid first.
+        let pending = (record.pending + self.inflow(at, &record, clock)).min(0);
+        self.bytes(at, missing(&Record { pending, ..record }, rise))
+    }
 }
 
-/// Units that a class with this record must get until a child of `weight` has got `units` more.
-pub(super) fn missing(record: &Record, weight: u64, units: i128) -> i128 {
-    let rise = (units.max(0) as u128).div_ceil(u128::from(weight));
+/// Returns the virtual time in which a child of `weight` gets `units`.
+pub(super) const fn rise_for(units: i128, weight: u64) -> u128 {
+    if units > 0 { (units as u128).div_ceil(weight as u128) } else { 0 }
+}
+
+/// Units that a class with this record must get until its virtual time has risen by `rise`.
+pub(super) fn missing(record: &Record, rise: u128) -> i128 {
     let all = i128::try_from(rise.saturating_mul(record.weight.into())).unwrap_or(i128::MAX / 2);
     all.min(i128::MAX / 2).saturating_sub(record.pending)
 }

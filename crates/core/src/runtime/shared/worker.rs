@@ -14,12 +14,13 @@ use super::ceilings;
 use super::node::due;
 use super::record::{Record, units, whole_debt};
 use super::ring::{NIL, Own, Ring, State};
-use super::tree::{Offer, Start, missing};
+use super::tree::{Offer, Start, rise_for};
 use super::{SharedError, SharedTree};
 use crate::contract::{
-    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Nanos, OutOfMemory, Packet, Scheduler, room_in,
+    Amount, BatchEnd, ClassId, Dequeued, DropReason, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Scheduler,
+    room_in,
 };
-use crate::parts::memory::{Queue, Stack, filled, room, slice};
+use crate::parts::memory::{Queue, Stack, bytes_of, filled, room, slice};
 use crate::queue::PacketSlab;
 
 /// Attempts to count a packet of a leaf that other workers send from, too.
@@ -76,7 +77,7 @@ pub struct Worker {
     /// Nodes with a ring that is not empty, in the order of their next visits.
     active: Queue<u32>,
     is_active: Box<[bool]>,
-    /// Leaves that the current visit found to come or to end.
+    /// Leaves that the current visit found to come or to end. They are in no ring.
     changes: Stack<u32>,
     now: Nanos,
     /// True if it had packets without credit at the end of its last pass.
@@ -116,11 +117,18 @@ impl Worker {
             state: State::Off,
         })?;
         let nodes = tree.classes.nodes.len();
+        // A node without leaves has a ring that stays empty.
+        let rings = slice(nodes, |at| {
+            let children = hierarchy.children(ClassId(tree.classes.nodes[at].class)).iter();
+            let leaves = children.filter(|&&child| hierarchy.is_leaf(child));
+            let times = leaves.map(|leaf| tree.classes.children[leaf.index()].time_of_byte);
+            Ring::new(u128::from(hierarchy.link().max_packet) * u128::from(times.min().unwrap_or(0)))
+        })?;
         Ok(Self {
             number: tree.next_number(),
             slab,
             leaves,
-            rings: filled(nodes, Ring::EMPTY)?,
+            rings,
             active: Queue::with_room(nodes)?,
             is_active: filled(nodes, false)?,
             changes: Stack::with_room(hierarchy.leaves().len())?,
@@ -130,6 +138,15 @@ impl Worker {
             single: room(1)?,
             tree,
         })
+    }
+
+    /// Upper bound, in bytes, of the memory that a worker of a shared `tree` uses and keeps.
+    #[must_use]
+    pub fn memory_for(tree: &Hierarchy) -> u64 {
+        let nodes = tree.len() - tree.leaves().len();
+        let by_node = bytes_of::<Ring>(nodes) + bytes_of::<u32>(nodes) + bytes_of::<bool>(nodes);
+        let by_leaf = bytes_of::<Own>(tree.len()) + bytes_of::<u32>(tree.leaves().len());
+        PacketSlab::memory(tree) + by_node + by_leaf + bytes_of::<Packet>(1)
     }
 
     /// Returns the tree that it shares.
@@ -153,6 +170,9 @@ impl Worker {
             if queued && own.state == State::Off {
                 own.state = State::Pending;
                 self.put_in_ring(class.0);
+            } else if queued && own.state == State::Resting && self.tree.ceilings.first(class.0) == ceilings::NIL {
+                own.state = State::Lacking;
+                self.rings[self.tree.classes.children[class.index()].parent as usize].lacking += 1;
             }
             return;
         };
@@ -164,7 +184,6 @@ impl Worker {
         let at = self.tree.classes.children[leaf as usize].parent;
         let ring = &mut self.rings[at as usize];
         ring.push_back(&mut self.leaves, leaf);
-        (ring.all_lack, ring.is_quiet) = (false, false);
         if !self.is_active[at as usize] {
             self.is_active[at as usize] = true;
             self.active.push(at);
@@ -177,9 +196,17 @@ impl Worker {
         let (now, mut out) = (self.now, Vec::new());
         let (wait, busy) = (u64::MAX, false);
         self.forces = true;
+        // Those of a visit that a call has left unfinished.
+        for index in 0..self.changes.len() {
+            let leaf = self.changes[index];
+            let at = tree.classes.children[leaf as usize].parent;
+            self.rings[at as usize].push_back(&mut self.leaves, leaf);
+        }
+        self.changes.clear();
         for _ in 0..self.active.len() {
             let Some(at) = self.active.pop() else { break };
-            let mut ring = self.rings[at as usize];
+            let ring = &mut self.rings[at as usize];
+            ring.make_all_ready(&mut self.leaves);
             for _ in 0..ring.len {
                 let leaf = ring.pop(&self.leaves);
                 let own = &mut self.leaves[leaf as usize];
@@ -189,8 +216,6 @@ impl Worker {
                     own.state = State::Off;
                 }
             }
-            (ring.left, ring.is_quiet) = (0, false);
-            self.rings[at as usize] = ring;
             let mut call = Call {
                 now,
                 packets: 0,
@@ -225,14 +250,12 @@ impl Worker {
                 break;
             }
             let Some(at) = self.active.pop() else { break };
-            let done = self.visit(&tree, at, call);
-            let ring = &self.rings[at as usize];
-            if ring.len == 0 {
-                self.is_active[at as usize] = false;
-            } else if done {
+            if !self.visit(&tree, at, call) {
+                self.active.push_front(at);
+            } else if self.rings[at as usize].len > 0 {
                 self.active.push(at);
             } else {
-                self.active.push_front(at);
+                self.is_active[at as usize] = false;
             }
         }
         if call.bytes > 0 {
@@ -248,58 +271,56 @@ impl Worker {
         if self.active.is_empty() {
             return BatchEnd::Idle;
         }
-        BatchEnd::WaitUntil(self.next_time(&tree, call))
+        // A call that has sent packets is soon followed by another, and the times of all classes take long to compute.
+        let at =
+            if call.bytes > 0 && call.lacks { call.now.saturating_add(SHORTLY) } else { self.next_time(&tree, call) };
+        BatchEnd::WaitUntil(at)
     }
 
     /// Returns the time when something may be sent, or a leaf that owes may leave.
     fn next_time(&self, tree: &SharedTree, call: &Call<'_>) -> Nanos {
         let mut wait = call.wait;
         for &at in self.active.iter() {
-            let ring = &self.rings[at as usize];
-            if ring.least.0 > 0
-                && let (Some(record), Some(v)) = (tree.classes.node(at).read(), tree.classes.time(at))
-            {
-                // Negative pending units were not part of the virtual time that was read.
-                let record = Record { pending: 0, ..record };
-                wait = wait.min(tree.classes.bytes(at, missing(&record, ring.least.1, ring.lacking(v))));
+            if let Some(rise) = self.rings[at as usize].rise_to_next() {
+                wait = wait.min(tree.classes.bytes_until(at, rise));
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
-        let at = if wait == u64::MAX { call.at } else { tree.classes.pace.time_of(wait, call.now).min(call.at) };
+        let at = if wait == u64::MAX {
+            call.at
+        } else {
+            tree.classes.pace.time_of(wait, call.now, self.starves).min(call.at)
+        };
         let at = if call.busy || at == Nanos::MAX { at.min(soon) } else { at };
         at.max(call.now.saturating_add(Nanos(1)))
     }
 
-    /// Visits the own leaves of the node `at`. Returns false if there was no room for all.
+    /// Visits the own leaves of the node `at`. Returns false if there was no room for all: then the next call goes on
+    /// with it. The changes are made at the end of a visit, and with room for packets out of turn.
     fn visit(&mut self, tree: &SharedTree, at: u32, call: &mut Call<'_>) -> bool {
-        let mut ring = self.rings[at as usize];
+        if self.rings[at as usize].left == 0 && !self.changes.is_empty() {
+            self.settle(tree, at, call);
+        }
+        let ring = &mut self.rings[at as usize];
         if ring.left == 0 {
             let time = tree.classes.time(at);
-            if ring.is_quiet && time.is_none_or(|v| ring.lacking(v) > 0) {
-                call.lacks |= ring.lacks;
-                call.busy |= time.is_none();
+            if tree.classes.node(at).is_off() {
+                // Its virtual time stands still. What is above it decides.
+                ring.make_all_ready(&mut self.leaves);
+            }
+            // With the virtual time of the last visit no leaf sends too much.
+            call.busy |= time.is_none();
+            if !ring.begin(&mut self.leaves, time.unwrap_or(ring.v)) {
+                call.lacks |= ring.lacking > 0;
                 return true;
             }
-            (ring.left, ring.least) = (ring.len, (0, 0));
-            (ring.all_lack, ring.is_quiet, ring.lacks) = (true, false, false);
-            match time {
-                Some(v) => ring.v = v,
-                // With the virtual time of the last visit no leaf sends too much.
-                None => call.busy = true,
-            }
         }
-        let mut done = true;
-        while ring.left > 0 {
-            if call.is_full() {
-                done = false;
-                break;
-            }
+        while ring.left > 0 && !call.is_full() {
             let leaf = ring.pop(&self.leaves);
             ring.left -= 1;
             let own = &mut self.leaves[leaf as usize];
             let mut held = is_held(tree, leaf, call);
-            if own.state != State::On {
-                ring.all_lack = false;
+            if own.state == State::Pending {
                 if held {
                     ring.push_back(&mut self.leaves, leaf);
                 } else {
@@ -309,35 +330,30 @@ impl Worker {
             }
             let credit = send(tree, own, &mut self.slab, leaf, ring.v, call);
             held = held || !own.queue.is_empty() && is_held(tree, leaf, call);
-            ring.all_lack &= credit <= 0 && !held;
             if (own.queue.is_empty() || held) && credit >= 0 {
-                ring.all_lack = false;
                 self.changes.push(leaf);
-                continue;
-            }
-            if credit > 0 && call.is_full() {
+            } else if credit <= 0 {
+                let state = if own.queue.is_empty() || held { State::Resting } else { State::Lacking };
+                let bytes = u128::from(credit.unsigned_abs()) + 1;
+                let rise = bytes * u128::from(tree.classes.children[leaf as usize].time_of_byte);
+                ring.wait(&mut self.leaves, leaf, ring.v.wrapping_add(rise), state);
+            } else if call.is_full() {
                 ring.push_front(&mut self.leaves, leaf);
                 ring.left += 1;
-                done = false;
-                break;
+            } else {
+                // Others send from the same leaf.
+                call.busy = true;
+                ring.push_back(&mut self.leaves, leaf);
             }
-            call.busy |= credit > 0;
-            ring.lacks |= !own.queue.is_empty() && !held;
-            let weight = tree.classes.children[leaf as usize].weight;
-            let bytes = credit.unsigned_abs() + 1;
-            let (best, of) = ring.least;
-            if best == 0 || u128::from(bytes) * u128::from(of) < u128::from(best) * u128::from(weight) {
-                ring.least = (bytes, weight);
-            }
-            ring.push_back(&mut self.leaves, leaf);
         }
-        call.lacks |= ring.lacks;
-        ring.is_quiet = done && ring.all_lack;
-        self.rings[at as usize] = ring;
+        call.lacks |= ring.lacking > 0;
+        if ring.left > 0 || call.is_full() && !self.changes.is_empty() {
+            return false;
+        }
         if !self.changes.is_empty() {
             self.settle(tree, at, call);
         }
-        done
+        true
     }
 
     /// Makes the changes of a visit to the node `at`.
@@ -354,8 +370,19 @@ impl Worker {
         // What was not done stays in the ring.
         for index in 0..self.changes.len() {
             let leaf = self.changes[index];
-            if self.leaves[leaf as usize].state != State::Off {
-                self.rings[at as usize].push_back(&mut self.leaves, leaf);
+            let (ring, own) = (&mut self.rings[at as usize], &self.leaves[leaf as usize]);
+            match own.state {
+                State::Off => {}
+                State::On if !own.queue.is_empty() => {
+                    let byte = u128::from(tree.classes.children[leaf as usize].time_of_byte);
+                    let first = own.base().wrapping_add(byte);
+                    ring.wait(&mut self.leaves, leaf, first, State::Lacking);
+                }
+                State::Waiting => {
+                    let first = own.base();
+                    ring.wait(&mut self.leaves, leaf, first, State::Waiting);
+                }
+                _ => ring.push_back(&mut self.leaves, leaf),
             }
         }
         self.changes.clear();
@@ -379,7 +406,7 @@ impl Worker {
         for index in first..self.changes.len() {
             let leaf = self.changes[index];
             if self.leaves[leaf as usize].state != State::On {
-                self.come(tree, leaf, at, &mut record, call);
+                self.come(tree, leaf, &mut record, call);
             }
         }
         let mut done = true;
@@ -427,17 +454,17 @@ impl Worker {
         true
     }
 
-    /// Serves `leaf` out of turn, puts it on, or lets it wait. The node `at` is on, this is its record, its lock is
-    /// held.
-    fn come(&mut self, tree: &SharedTree, leaf: u32, at: u32, record: &mut Record, call: &mut Call<'_>) {
+    /// Serves `leaf` out of turn, puts it on, or lets it wait, for the virtual time that is its `base` then. Its parent is
+    /// on, this is the record, the lock is held.
+    fn come(&mut self, tree: &SharedTree, leaf: u32, record: &mut Record, call: &mut Call<'_>) {
         let own = &mut self.leaves[leaf as usize];
         let child = &tree.classes.children[leaf as usize];
         let holders = child.holders();
         if holders == 0 {
             let credit = child.credit(record.v);
-            if let Some(offer) = offer(tree, own, &self.slab, (self.number, leaf), call)
-                && tree.classes.may_pass(child, offer, (credit, record.pending), true)
-            {
+            let offer = offer(tree, own, &self.slab, (self.number, leaf), call);
+            let offer = offer.filter(|&offer| tree.classes.is_free(child, offer, true));
+            if offer.is_some_and(|offer| tree.classes.may_pass(offer, (credit, record.pending))) {
                 let bytes = send_all(tree, own, &mut self.slab, leaf, call);
                 record.pending -= units(bytes);
                 child.count_lone(record.v, credit, bytes);
@@ -447,7 +474,14 @@ impl Worker {
             if credit < 0 {
                 child.want(self.number);
                 call.lacks = true;
-                call.wait = call.wait.min(tree.classes.bytes(at, missing(record, child.weight, -credit)));
+                let ahead = offer.map_or(0, |offer| tree.classes.room_for(offer));
+                if -credit > ahead {
+                    own.set_base(record.v.wrapping_add(rise_for(-credit - ahead, child.weight)));
+                    own.state = State::Waiting;
+                } else {
+                    // Its class owes, whose virtual time stands still.
+                    call.wait = call.wait.min(tree.classes.bytes(child.parent, -record.pending - ahead));
+                }
                 return;
             }
             child.set(record.v, 0);
@@ -549,7 +583,9 @@ fn offer(
     let Amount { packets, bytes } = own.queue.backlog(slab);
     let first = tree.ceilings.first(leaf);
     let may_send = first == ceilings::NIL || packets == 1 && tree.ceilings.are_ready(first);
-    let fits = packets <= call.packets as u64 && !call.is_full() && may_send;
+    // No packet may follow one that uses up the room.
+    let has_room = packets == 1 || packets <= call.packets as u64 && call.bytes.saturating_add(bytes) < call.max_bytes;
+    let fits = has_room && !call.is_full() && may_send;
     fits.then_some(Offer { bytes, is_single: packets == 1, worker })
 }
 

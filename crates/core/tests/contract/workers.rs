@@ -1,0 +1,211 @@
+//! Workers of a shared tree (feature `shared`) in the suite: one on a tree of its own, and two driven in turn.
+//!
+//! Three checks of the suite do not apply. Batches are not equal to single calls, because a queue that leaves out of turn
+//! needs room for all of it. A purge empties the queues of a worker, and not the network interface or the virtual times,
+//! which others use. No worker takes other parameters.
+
+use std::sync::Arc;
+
+use fairlink_core::{
+    Amount, BatchEnd, BuildError, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LinkConfig,
+    Members, Nanos, Packet, Promises, Rate, Scheduler, SchedulerInfo, Share, SharedConfig, SharedError, SharedTree,
+    Sharing, WorkConserving, Worker,
+};
+
+use crate::checks::CHECKS;
+use crate::holds;
+
+/// The checks that apply.
+const APPLY: [&str; 5] = ["operations", "same_twice", "a_refused_change_changes_nothing", "liveness", "no_allocation"];
+
+const fn info(
+    name: &'static str,
+    build: fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>,
+) -> SchedulerInfo {
+    SchedulerInfo {
+        name,
+        aliases: &[],
+        paper: "",
+        summary: "workers of a shared tree",
+        features: &[Feature::Hierarchy, Feature::ActiveQueue, Feature::Ceiling, Feature::CeilingBurst],
+        // It may wait for the network interface.
+        work_conserving: WorkConserving::Never,
+        cost: "O(1)",
+        sharing: Sharing::Unknown("workers"),
+        promises: Promises::NONE,
+        memory: |tree| SharedTree::memory_for(tree) + Worker::memory_for(tree),
+        build,
+    }
+}
+
+static ONE: SchedulerInfo = info("a worker", |tree, _| Ok(Box::new(InTurn::new(tree, 1)?)));
+static TWO: SchedulerInfo = info("two workers", |tree, _| Ok(Box::new(InTurn::new(tree, 2)?)));
+
+/// Workers of one tree as one scheduler. Each leaf has packets on one of them; each call is that of the next worker.
+struct InTurn {
+    shared: Arc<SharedTree>,
+    workers: Vec<Worker>,
+    turn: usize,
+    /// Its caller waits until then, as it was told. A worker that is asked before may have packets, because others may
+    /// have moved the virtual times or sent less than they could.
+    until: Nanos,
+    now: Nanos,
+    /// Room for one packet.
+    single: Vec<Packet>,
+}
+
+impl InTurn {
+    fn new(tree: &Hierarchy, workers: usize) -> Result<Self, BuildError> {
+        let refused = |error| match error {
+            SharedError::OutOfMemory { bytes } => BuildError::OutOfMemory { bytes },
+            other => panic!("{other}"),
+        };
+        // In packets, as the patience of `liveness` is, whatever the rate.
+        let packets = |count| count * u64::from(tree.link().max_packet);
+        let config = SharedConfig { mark: packets(8), credit: packets(8), stored: packets(8), ahead: packets(4) };
+        let shared = SharedTree::new(tree.clone(), config).map_err(refused)?;
+        let workers = (0..workers).map(|_| shared.worker()).collect::<Result<_, _>>().map_err(refused)?;
+        Ok(Self { shared, workers, turn: 0, until: Nanos::ZERO, now: Nanos::ZERO, single: Vec::with_capacity(1) })
+    }
+
+    fn worker_of(&mut self, class: ClassId) -> &mut Worker {
+        let at = class.index() % self.workers.len();
+        &mut self.workers[at]
+    }
+}
+
+impl Scheduler for InTurn {
+    fn enqueue(&mut self, now: Nanos, packet: Packet, drops: &mut dyn DropSink) {
+        self.until = Nanos::ZERO;
+        let tree = self.shared.hierarchy();
+        // The limit of the link is one of each worker. The suite expects one limit.
+        let is_full = self.backlog().packets >= u64::from(tree.link().max_queued);
+        if is_full && tree.is_leaf(packet.class) && packet.len <= tree.link().max_packet {
+            drops.dropped(now, packet, DropReason::TotalPackets);
+        } else {
+            self.worker_of(packet.class).enqueue(now, packet, drops);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, drops: &mut dyn DropSink) -> Dequeued {
+        let mut out = std::mem::take(&mut self.single);
+        let end = self.dequeue_batch(now, 1, u64::MAX, &mut out, drops);
+        let packet = out.pop();
+        self.single = out;
+        match (packet, end) {
+            (Some(packet), _) => Dequeued::Packet(packet),
+            (None, BatchEnd::WaitUntil(at)) => Dequeued::WaitUntil(at),
+            (None, BatchEnd::Idle) => Dequeued::Idle,
+            (None, BatchEnd::Full) => panic!("a call that was full without a packet"),
+        }
+    }
+
+    fn backlog(&self) -> Amount {
+        let of = |count: fn(Amount) -> u64| self.workers.iter().map(|worker| count(worker.backlog())).sum();
+        Amount { packets: of(|amount| amount.packets), bytes: of(|amount| amount.bytes) }
+    }
+
+    fn class_backlog(&self, class: ClassId) -> Amount {
+        self.workers[class.index() % self.workers.len()].class_backlog(class)
+    }
+
+    fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
+        self.until = Nanos::ZERO;
+        self.workers.iter_mut().for_each(|worker| worker.purge(now, drops));
+    }
+
+    fn dequeue_batch(
+        &mut self,
+        now: Nanos,
+        max_packets: usize,
+        max_bytes: u64,
+        out: &mut Vec<Packet>,
+        drops: &mut dyn DropSink,
+    ) -> BatchEnd {
+        self.now = self.now.max(now);
+        if max_packets == 0 || max_bytes == 0 {
+            return BatchEnd::Full;
+        }
+        let (mut bytes, before) = (0, out.len());
+        let mut until = self.until;
+        if self.now >= self.until {
+            until = Nanos::MAX;
+            let count = self.workers.len();
+            for _ in 0..count {
+                let (left, from) = (max_packets - (out.len() - before), out.len());
+                let worker = &mut self.workers[self.turn];
+                self.turn = (self.turn + 1) % count;
+                let end = worker.dequeue_batch(now, left, max_bytes - bytes, out, drops);
+                bytes += out[from..].iter().map(|packet| u64::from(packet.len)).sum::<u64>();
+                match end {
+                    BatchEnd::Full => return BatchEnd::Full,
+                    BatchEnd::WaitUntil(at) => until = until.min(at),
+                    BatchEnd::Idle => {}
+                }
+            }
+        }
+        // A worker also waits for leaves without packets that owe.
+        if self.backlog().packets == 0 {
+            return BatchEnd::Idle;
+        }
+        self.until = until;
+        BatchEnd::WaitUntil(until)
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.shared.check_invariants()
+    }
+}
+
+#[test]
+fn one_worker_and_two_in_turn_keep_the_contract() {
+    for name in APPLY {
+        let check = CHECKS.iter().find(|(known, _)| *known == name).expect("a check").1;
+        for info in [&ONE, &TWO] {
+            holds(info, name, check);
+        }
+    }
+}
+
+/// A worker with packets and without credit sends in one of its next calls, at the same time, if less than half of `mark`
+/// stands in the interface. So no packet waits beside a link that is about to stand still.
+#[test]
+fn a_worker_with_packets_sends_while_the_interface_has_little() {
+    let link = LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap());
+    let mut tree = Hierarchy::builder(link);
+    let mut add = |parent, weight| {
+        tree.add(parent, ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() }).unwrap()
+    };
+    let class = add(ClassId::ROOT, 1);
+    let leaves = [add(ClassId::ROOT, 1), add(class, 1), add(class, 5)];
+    let config = SharedConfig { mark: 40_000, credit: 40_000, stored: 40_000, ahead: 3000 };
+    let shared = SharedTree::new(tree.build().unwrap(), config).unwrap();
+    let mut workers = [shared.worker().unwrap(), shared.worker().unwrap()];
+    // A little more comes than the link carries.
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    let (mut now, mut random, mut starved) = (Nanos(1), 1u64, 0);
+    let mut out = Vec::with_capacity(64);
+    for handle in 0..200_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let of = |shift: u64, limit: u64| (random >> shift & 0xff) * limit >> 8;
+        now = now.saturating_add(Nanos(of(32, 30_000)));
+        // The second core is late.
+        let worker = &mut workers[usize::from(of(40, 16) == 0)];
+        for _ in 0..of(52, 6) {
+            let len = 64 + of(24, 1400) as u32;
+            worker.enqueue(now, Packet { handle, len, class: leaves[of(48, 3) as usize] }, &mut drops);
+        }
+        let mut sends = |now: Nanos| {
+            let _ = worker.dequeue_batch(now, 64, u64::MAX, &mut out, &mut drops);
+            (out.drain(..).count(), worker.backlog().packets)
+        };
+        let (sent, left) = sends(now);
+        if left > 0 && sent < 64 && shared.unsent() < config.mark / 2 {
+            starved += 1;
+            // Each call moves R by more than half of `mark`, of which the least leaf gets a twelfth.
+            let calls = (1..20).find(|_| sends(now).0 > 0);
+            assert!(calls.is_some(), "{left} packets wait at {now}, with {} B in the interface", shared.unsent());
+        }
+    }
+    assert!(starved > 50, "{starved} times");
+}
