@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use fairlink_core::{
-    Amount, BatchEnd, BuildError, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, LinkConfig,
-    Members, Nanos, Packet, Promises, Rate, Scheduler, SchedulerInfo, Share, SharedConfig, SharedError, SharedTree,
-    Sharing, WorkConserving, Worker,
+    Amount, BatchEnd, BuildError, ClassConfig, ClassId, Dequeued, DropReason, DropSink, Feature, Hierarchy, Leniency,
+    LinkConfig, Members, Nanos, Packet, Promises, Rate, Scheduler, SchedulerInfo, Share, SharedConfig, SharedError,
+    SharedTree, Sharing, TransmitQueue, WorkConserving, Worker,
 };
 
 use crate::checks::CHECKS;
@@ -208,4 +208,41 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
         }
     }
     assert!(starved > 50, "{starved} times");
+}
+
+/// A leaf that comes and goes, in a class of its own, beside one whose packets are the whole room of each call. It waits
+/// for no more than Theorem V allows (`docs/cores.md`).
+#[test]
+fn a_class_is_visited_beside_one_that_fills_each_call() {
+    let queue = TransmitQueue { packets: 1, priority: false };
+    let link = LinkConfig { transmit_queue: Some(queue), ..LinkConfig::new(Rate::from_bps(1_000_000).unwrap()) };
+    let mut tree = Hierarchy::builder(link);
+    let mut add = |parent, weight| {
+        tree.add(parent, ClassConfig { share: Some(Share::Weight(weight)), ..ClassConfig::default() }).unwrap()
+    };
+    let above = add(ClassId::ROOT, 1);
+    let (class, busy) = (add(above, 2), add(above, 3));
+    let visitor = add(class, 1);
+    let mut scheduler = ONE.build(&tree.build().unwrap(), Leniency::Refuse, Members::new()).unwrap();
+    let mut drops = |_: Nanos, packet: Packet, why: DropReason| panic!("{packet:?}: {why:?}");
+    // (credit + Lambda) (1 / 2 + 1 / 3), times the weight of the busy leaf: 8 packets of credit, 14 of debt.
+    let most = (8 + 14) * 1500 * 5 / 2;
+    let (mut now, mut waits) = (Nanos(1), 0u64);
+    for handle in 0..20_000u64 {
+        for (class, len, count) in [(busy, 1500 - handle * 7 % 1400, 2), (visitor, handle * 13 % 1500, 1)] {
+            if scheduler.class_backlog(class).packets < count {
+                scheduler.enqueue(now, Packet { handle, len: len as u32, class }, &mut drops);
+            }
+        }
+        let packet = loop {
+            match scheduler.dequeue(now, &mut drops) {
+                Dequeued::Packet(packet) => break packet,
+                Dequeued::WaitUntil(at) => now = at,
+                Dequeued::Idle => panic!("idle"),
+            }
+        };
+        now = now.saturating_add(link.rate.time_for(packet.len));
+        waits = if packet.class == visitor { 0 } else { waits + u64::from(packet.len) };
+        assert!(waits <= most, "{waits} B of the busy leaf in a row");
+    }
 }

@@ -244,7 +244,8 @@ impl Worker {
         let tree = Arc::clone(&self.tree);
         tree.classes.pace.advance(call.now, self.starves);
         let mut full = false;
-        for _ in 0..self.active.len() {
+        let is_unfinished = !self.changes.is_empty();
+        for _ in 0..self.active.len() + usize::from(is_unfinished) {
             if call.is_full() {
                 full = true;
                 break;
@@ -299,7 +300,9 @@ impl Worker {
     /// with it. The changes are made at the end of a visit, and with room for packets out of turn.
     fn visit(&mut self, tree: &SharedTree, at: u32, call: &mut Call<'_>) -> bool {
         if self.rings[at as usize].left == 0 && !self.changes.is_empty() {
+            // The others come first: else it might begin and end with each call, and they had no visit.
             self.settle(tree, at, call);
+            return true;
         }
         let ring = &mut self.rings[at as usize];
         if ring.left == 0 {
