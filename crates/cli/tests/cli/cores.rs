@@ -95,8 +95,10 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
     let none = dir.write("none.toml", &std::fs::read_to_string(two(&dir, "cores = 65")).expect("a file"));
     let word =
         dir.write("word.toml", &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shard\"")).expect("a file"));
-    let shared =
-        dir.write("shared.toml", &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shared\"")).expect("a file"));
+    let shared = dir.write(
+        "shared.toml",
+        &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shared\"\ndefault = \"a\"")).expect("a file"),
+    );
     let one_again = two(&dir, "");
     assert_eq!(one, one_again);
     for (args, says) in [
