@@ -18,10 +18,10 @@ use crate::holds;
 /// The checks that apply.
 const APPLY: [&str; 5] = ["operations", "same_twice", "a_refused_change_changes_nothing", "liveness", "no_allocation"];
 
-const fn info(
-    name: &'static str,
-    build: fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>,
-) -> SchedulerInfo {
+/// Builds a scheduler for a tree.
+type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
+
+const fn info(name: &'static str, build: Build) -> SchedulerInfo {
     SchedulerInfo {
         name,
         aliases: &[],
@@ -187,7 +187,7 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
     let mut out = Vec::with_capacity(64);
     for handle in 0..200_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let of = |shift: u64, limit: u64| (random >> shift & 0xff) * limit >> 8;
+        let of = |shift: u64, limit: u64| (((random >> shift) & 0xff) * limit) >> 8;
         now = now.saturating_add(Nanos(of(32, 30_000)));
         // The second core is late.
         let worker = &mut workers[usize::from(of(40, 16) == 0)];

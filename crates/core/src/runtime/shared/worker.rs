@@ -283,7 +283,8 @@ impl Worker {
         let mut wait = call.wait;
         for &at in self.active.iter() {
             if let Some(rise) = self.rings[at as usize].rise_to_next() {
-                wait = wait.min(tree.classes.bytes_until(at, rise));
+                // A light leaf beside heavy ones may have to wait for ever.
+                wait = wait.min(tree.classes.bytes_until(at, rise).min(u64::MAX - 1));
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
@@ -292,7 +293,8 @@ impl Worker {
         } else {
             tree.classes.pace.time_of(wait, call.now, self.starves).min(call.at)
         };
-        let at = if call.busy || at == Nanos::MAX { at.min(soon) } else { at };
+        let is_unknown = wait == u64::MAX && call.at == Nanos::MAX;
+        let at = if call.busy || is_unknown { at.min(soon) } else { at };
         at.max(call.now.saturating_add(Nanos(1)))
     }
 
