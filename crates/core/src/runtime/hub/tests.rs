@@ -158,7 +158,7 @@ fn two_moves_without_a_packet_taken_between_them_are_beyond_the_guarantee() {
     push(&mut producers[0], &[(5, 1)]);
     push(&mut producers[1], &[(5, 2)]);
     assert_eq!(take_all(&mut port, 64), [(5, 2), (5, 1)]);
-    // Both rings at once, against condition 2: all packets are taken, and one of them is counted.
+    // Both rings at once, against condition 2: all packets are taken even so.
     push(&mut producers[0], &[(6, 0), (7, 0)]);
     push(&mut producers[1], &[(7, 1), (6, 1)]);
     take_all(&mut port, 1);
