@@ -1,6 +1,6 @@
-//! A random tree that 1 to 4 workers share, and a random order of their calls. After each call all credit is accounted
-//! for to the unit, and each packet is queued, was sent or was dropped, once and in its order. In the end all is sent and
-//! all leaves go off.
+//! A random tree that 1 to 4 workers share, and a random order of their calls. After each call all credit is
+//! accounted for to the unit, and each packet is queued, was sent or was dropped, once and in its order. In the end
+//! all is sent and all leaves go off.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Workers of a shared tree (feature `shared`) in the suite: one on a tree of its own, and two driven in turn.
 //!
-//! Three checks of the suite do not apply. Batches are not equal to single calls, because a queue that leaves out of turn
-//! needs room for all of it. A purge empties the queues of a worker, and not the network interface or the virtual times,
-//! which others use. No worker takes other parameters.
+//! Three checks of the suite do not apply. Batches are not equal to single calls, because a queue that leaves out of
+//! turn needs room for all of it. A purge empties the queues of a worker, and not the network interface or the
+//! virtual times, which others use. No worker takes other parameters.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::holds;
 /// The checks that apply.
 const APPLY: [&str; 5] = ["operations", "same_twice", "a_refused_change_changes_nothing", "liveness", "no_allocation"];
 
-/// Builds a scheduler for a tree.
 type Build = fn(&Hierarchy, Members) -> Result<Box<dyn Scheduler>, BuildError>;
 
 const fn info(name: &'static str, build: Build) -> SchedulerInfo {
@@ -167,8 +166,8 @@ fn one_worker_and_two_in_turn_keep_the_contract() {
     }
 }
 
-/// A worker with packets and without credit sends in one of its next calls, at the same time, if less than half of `mark`
-/// stands in the interface. So no packet waits beside a link that is about to stand still.
+/// A worker with packets and without credit sends in one of its next calls, at the same time, if less than half of
+/// `mark` stands in the interface. So no packet waits beside a link that is about to stand still.
 #[test]
 fn a_worker_with_packets_sends_while_the_interface_has_little() {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap());
@@ -187,7 +186,7 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
     let mut out = Vec::with_capacity(64);
     for handle in 0..200_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let of = |shift: u64, limit: u64| (((random >> shift) & 0xff) * limit) >> 8;
+        let of = |shift: u64, limit: u64| ((random >> shift & 0xff) * limit) >> 8;
         now = now.saturating_add(Nanos(of(32, 30_000)));
         // The second core is late.
         let worker = &mut workers[usize::from(of(40, 16) == 0)];
@@ -210,8 +209,8 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
     assert!(starved > 50, "{starved} times");
 }
 
-/// A leaf that comes and goes, in a class of its own, beside one whose packets are the whole room of each call. It waits
-/// for no more than Theorem V allows (`docs/cores.md`).
+/// A leaf that comes and goes, in a class of its own, beside one whose packets are the whole room of each call. It
+/// waits for no more than Theorem V allows (`docs/cores.md`).
 #[test]
 fn a_class_is_visited_beside_one_that_fills_each_call() {
     let queue = TransmitQueue { packets: 1, priority: false };

@@ -143,7 +143,8 @@ fn run(scenario: Scenario, late: Late, steps: usize, config: SharedConfig) -> Se
     let mut on: Vec<bool> = (0..LEAVES).map(|_| random.unit() < 0.25).collect();
     let mut until: Vec<f64> = (0..LEAVES).map(|_| random.exponential(20_000.0)).collect();
 
-    // What greedy leaves have sent below their guarantees since the worst time to begin, and the most credit of all classes.
+    // What greedy leaves have sent below their guarantees since the worst time to begin, and the most credit of all
+    // classes.
     let (mut lag, mut worst_lag, mut most_credit) = ([0.0f64; LEAVES], [0.0f64; LEAVES], 0i64);
     let mut fluid = [0.0; LEAVES];
     let (mut ideal, mut got, mut arrived) = ([0.0; LEAVES], [0.0; LEAVES], [0.0; LEAVES]);
@@ -304,8 +305,8 @@ fn all(late: Late) -> impl Iterator<Item = (Scenario, Seen)> {
         let seen = run(scenario, late, if late.passes.max(late.lag) < 100 { 100_000 } else { 400_000 }, config);
         let apart = |steps: usize| steps as f64 * C / L;
         println!(
-            "passes up to {:.1} L apart, lag {:.1} L, {scenario:?}: total {:.4}, worst window {:.1} L, least share {:.4}, \
-             interface {:.0} to {:.0} L; {:.2} of its bound, guarantees {:.2}",
+            "passes up to {:.1} L apart, lag {:.1} L, {scenario:?}: total {:.4}, worst window {:.1} L, \
+             least share {:.4}, interface {:.0} to {:.0} L; {:.2} of its bound, guarantees {:.2}",
             apart(late.passes),
             apart(late.lag),
             seen.total,

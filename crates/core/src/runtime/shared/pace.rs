@@ -31,7 +31,8 @@ const SLOWS: u64 = 8;
 /// Billionths of a bit in a byte.
 const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
-/// Returns the least time between two moves of R. A worker that has nothing to send may need what others have left over.
+/// Returns the least time between two moves of R. A worker that has nothing to send may need what others have left
+/// over.
 const fn tick(starves: bool) -> u64 {
     if starves { 0 } else { TICK }
 }

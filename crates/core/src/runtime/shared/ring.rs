@@ -2,16 +2,17 @@
 //!
 //! # The order
 //! A leaf that is on and has no credit waits in a *wheel* until the virtual time at which it has a byte of it, and so
-//! does one that is off and owes, while its class is on. All others are *ready*: those that had credit when the call was full, and those that are to go on or off. A pass looks at
-//! what is ready, and at what the virtual time has reached in the wheel.
+//! does one that is off and owes, while its class is on. All others are *ready*: those that had credit when the call
+//! was full, and those that are to go on or off. A pass looks at what is ready, and at what the virtual time has
+//! reached in the wheel.
 //!
-//! The wheel has three rings of slots. A slot of the first is 2^`shift` units of virtual time, between an eighth and a
-//! sixteenth of what a largest packet takes of the heaviest leaf; one of the others is 16 times as much as one of the
-//! ring before. A leaf is in the first ring that reaches as far as its time. It leaves when the virtual time has reached
-//! the begin of its slot, and is looked at once more if it is too early. A leaf with less than about a 300th of the
-//! heaviest one's weight is in no ring at first: such leaves are looked at when the first of them has credit. So a leaf
-//! is looked at a few times for each of its packets, and such a one up to once for each packet of them all. An early look
-//! costs time, but has no other effect: whether a leaf may send, its tag decides.
+//! The wheel has three rings of slots. A slot of the first is 2^`shift` units of virtual time, between an eighth and
+//! a sixteenth of what a largest packet takes of the heaviest leaf; one of the others is 16 times as much as one of
+//! the ring before. A leaf is in the first ring that reaches as far as its time. It leaves when the virtual time has
+//! reached the begin of its slot, and is looked at once more if it is too early. A leaf with less than about a 300th
+//! of the heaviest one's weight is in no ring at first: such leaves are looked at when the first of them has credit.
+//! So a leaf is looked at a few times for each of its packets, and such a one up to once for each packet of them all.
+//! An early look costs time, but has no other effect: whether a leaf may send, its tag decides.
 
 use crate::queue::LeafQueue;
 

@@ -178,15 +178,16 @@ impl Classes {
         })
     }
 
-    /// Returns true unless another waits until `child`, which is off, may be on: then `offer` may not leave out of turn.
+    /// Returns true unless another waits until `child`, which is off, may be on: then `offer` may not leave out of
+    /// turn.
     pub(super) fn is_free(&self, child: &Child, offer: Offer, is_leaf: bool) -> bool {
         let wanted = child.wanted_by();
         // Who waits for an inner class is perhaps another leaf.
         wanted == 0 || is_leaf && wanted == offer.worker
     }
 
-    /// Returns true if `offer` may leave out of turn: its class has `credit`, and the parent has `pending` units. A single
-    /// packet may if the class does not owe. More may as long as neither owes more than `ahead` then.
+    /// Returns true if `offer` may leave out of turn: its class has `credit`, and the parent has `pending` units. A
+    /// single packet may if the class does not owe. More may as long as neither owes more than `ahead` then.
     pub(super) fn may_pass(&self, offer: Offer, (credit, pending): (i128, i128)) -> bool {
         let owes = (-credit).max(-pending).max(0);
         offer.is_single && credit >= 0 || owes + units(offer.bytes) <= self.ahead

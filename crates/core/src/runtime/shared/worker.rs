@@ -459,8 +459,8 @@ impl Worker {
         true
     }
 
-    /// Serves `leaf` out of turn, puts it on, or lets it wait, for the virtual time that is its `base` then. Its parent is
-    /// on, this is the record, the lock is held.
+    /// Serves `leaf` out of turn, puts it on, or lets it wait, for the virtual time that is its `base` then. Its
+    /// parent is on, this is the record, the lock is held.
     fn come(&mut self, tree: &SharedTree, leaf: u32, record: &mut Record, call: &mut Call<'_>) {
         let own = &mut self.leaves[leaf as usize];
         let child = &tree.classes.children[leaf as usize];
