@@ -113,7 +113,7 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
         (&["check", &word], "shared"),
         (
             &["gateway", &shared, "--in", "x", "--out", "y"],
-            "cores is 2, with split = \"shared\"; the gateway shares a link among cores by a hub",
+            "\"cores\" is 2, with split = \"shared\"; the gateway shares a link among cores by a hub",
         ),
         (&["qdisc", "add", &several, "--out", "x"], "the kernel module runs each link on one core"),
     ] {

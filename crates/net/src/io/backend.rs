@@ -231,7 +231,7 @@ pub trait Backend {
     }
 
     /// Appends the outcomes that became known since the last call, in the order in which the frames were accepted. The
-    /// caller may read a frame until it has called [`FramePool::end_reading`] for it, and calls that for each.
+    /// caller may read a frame until it has called `FramePool::end_reading` for it, and calls that for each.
     fn settle(&mut self, _out: &mut Vec<Settled>) {}
 
     /// Begins to find out whether all frames that are in the kernel now were handed over ([`Backend::is_drained`]).
