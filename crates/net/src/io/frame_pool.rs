@@ -93,7 +93,7 @@ mod holder {
 #[derive(Debug)]
 struct Shared {
     frames: Region,
-    /// The [`FrameInfo`] of each frame, written when it is taken. Only the owner of a frame reads and writes it.
+    /// The [`FrameInfo`] of each frame, written once the pool has the frame. Only the owner of a frame reads and writes it.
     infos: Region,
 }
 
@@ -181,7 +181,7 @@ impl FramePool {
             Ok(memory) => (room, memory),
             Err(_) => (frames, reserve(frames)?),
         };
-        Ok(Self {
+        let mut pool = Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             memory,
             frame_bytes,
@@ -192,7 +192,9 @@ impl FramePool {
             holders: vec![holder::FREE; frames as usize],
             next: vec![NONE; frames as usize],
             least_free: frames as usize,
-        })
+        };
+        (0..frames).for_each(|frame| pool.set_info(frame, FrameInfo::default()));
+        Ok(pool)
     }
 
     /// Makes a pool without frames for another thread, which shares the memory. It gets frames by [`FramePool::adopt`],
@@ -281,6 +283,7 @@ impl FramePool {
         std::mem::swap(&mut self.next, &mut growth.next);
         std::mem::swap(&mut self.free, &mut growth.free);
         self.least_free += after - before;
+        (before as u32..after as u32).for_each(|frame| self.set_info(frame, FrameInfo::default()));
     }
 
     /// Bytes of a pool of `frames` frames of at least `frame_bytes`, bookkeeping included.
@@ -296,7 +299,6 @@ impl FramePool {
         let frame = self.free.pop()?;
         self.holders[frame as usize] = holder::PROCESS;
         self.least_free = self.least_free.min(self.free.len());
-        self.set_info(frame, FrameInfo::default());
         Some(frame)
     }
 
@@ -439,7 +441,7 @@ impl FramePool {
     #[must_use]
     pub fn info(&self, frame: u32) -> FrameInfo {
         assert!(self.holders[frame as usize] != holder::WRITER, "another may write frame {frame}");
-        // SAFETY: it was written when the frame was taken; only its owner writes it, and that is no other thread.
+        // SAFETY: it was written when the pool got the frame; only its owner writes it, and that is no other thread.
         unsafe { *self.memory.info(frame) }
     }
 
@@ -546,6 +548,10 @@ mod tests {
         taken.sort_unstable();
         assert_eq!(taken, [0, 1, 2]);
         assert_eq!((pool.take(), pool.free()), (None, 0));
+        // A frame keeps its packet while it is free, for a sender that repeats it.
+        pool.set_info(2, FrameInfo { len: 7, ..FrameInfo::default() });
+        pool.give_back(2);
+        assert_eq!((pool.take(), pool.info(2).len), (Some(2), 7));
         for frame in taken {
             pool.give_back(frame);
         }
