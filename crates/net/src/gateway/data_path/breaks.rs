@@ -51,8 +51,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
             }
             count += fetched as u64;
             self.note(received.err());
-            if fetched == 0 && !self.output.has_more() {
-                if self.output.is_drained() {
+            if fetched == 0 {
+                if !self.output.has_more() && self.output.is_drained() {
                     break;
                 }
                 std::thread::sleep(NAP);

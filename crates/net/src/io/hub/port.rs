@@ -280,7 +280,7 @@ impl Backend for HubPort {
     }
 
     fn has_more(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.arrivals.is_empty() || !lane.settled.is_empty())
+        self.lanes.iter().any(|lane| !lane.arrivals.is_empty())
     }
 
     fn is_flooded(&self) -> bool {
@@ -381,7 +381,7 @@ impl Backend for HubPort {
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         self.crew.hub.prepare();
-        if self.has_more() {
+        if self.has_more() || self.lanes.iter().any(|lane| !lane.settled.is_empty()) {
             self.crew.hub.wake();
         }
         self.crew.hub.fd()
