@@ -15,9 +15,8 @@ use crate::gateway::outlet::Outlet;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
 use crate::io::af_xdp::Fit;
-use crate::io::backend::{Backend, BackendError};
+use crate::io::backend::{Backend, BackendError, BackendKind};
 use crate::io::clock::Clock;
-use crate::io::port::BackendKind;
 
 /// Time after the heartbeat became zero for which programs that have read the previous one may still run and accept
 /// frames.

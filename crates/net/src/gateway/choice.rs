@@ -2,9 +2,9 @@
 
 use crate::gateway::config::{BackendChoice, GatewayConfig};
 use crate::io::af_xdp::Mode;
+use crate::io::backend::BackendKind;
 use crate::io::interface::Interface;
 use crate::io::netdev;
-use crate::io::port::BackendKind;
 
 /// A backend for the two interfaces of a gateway.
 #[derive(Clone, Debug)]

@@ -24,6 +24,7 @@ use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::gateway::workers::{Desk, DeskEnd, Sortings};
 use crate::io::af_xdp::Fit;
+use crate::io::backend::BackendKind;
 use crate::io::bpf::BpfError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
@@ -31,7 +32,7 @@ use crate::io::hub::MOST_UNSETTLED;
 use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::packet_ring::SLOT_ALIGNMENT;
-use crate::io::port::{BackendKind, Footprint};
+use crate::io::port::Footprint;
 use crate::io::sys;
 use crate::wire::labels::Labels;
 
@@ -55,7 +56,7 @@ impl Gateway {
         let with = With { clock, desk: desk.clone() };
         let Opened { footprint, needs, pool, ports, early } =
             Opened::ports(&config, &mut choice, looked, &with, &mut notes)?;
-        let mut sortings = Sortings::new(&config, 0);
+        let mut sortings = config.sortings(0);
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -74,7 +75,9 @@ impl Gateway {
         let counted = counters.memory_bytes() + queues.memory_bytes();
         let labels = Labels::new(&config.tree)?;
         let memory = MemoryBound {
-            classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes() + sortings.memory_bytes()) as u64,
+            classifier_bytes: (classifier.memory_bytes()
+                + labels.memory_bytes()
+                + sortings.as_ref().map_or(0, Sortings::memory_bytes)) as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes() + splitters * splitter.memory_bytes()) as u64,
             kernel_bytes: from.kernel_bytes() + to.kernel_bytes() + early.as_ref().map_or(0, |_| Early::KERNEL_BYTES),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
@@ -102,7 +105,7 @@ impl Gateway {
             data_path.sample_every = 1;
         }
         data_path.expect_under_way(workers * MOST_UNSETTLED);
-        data_path.desk = desk.map(|desk| DeskEnd::new(desk, &mut sortings));
+        data_path.desk = desk.zip(sortings.as_mut()).map(|(desk, sortings)| DeskEnd::new(desk, sortings));
         // Without a ring the kernel counts bytes, and more frames than this fit.
         let room = data_path.input.ring_slots().unwrap_or(1024);
         match early.as_ref().map(|early| early.drops(config.tree.len(), &config.overhead, room)) {
@@ -189,7 +192,7 @@ struct Opened {
     early: Option<Early>,
 }
 
-/// What workers share with the data thread besides the pool.
+/// Parts that workers share with the data thread besides the pool.
 struct With {
     clock: MonotonicClock,
     desk: Option<Arc<Desk>>,

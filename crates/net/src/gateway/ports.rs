@@ -12,12 +12,13 @@ use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::workers::{self, Common, Desk};
 use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
+use crate::io::backend::{BackendInfo, BackendKind};
 use crate::io::bpf::assembler::{Assembler, Part};
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::FramePool;
 use crate::io::hub::{self, Sockets};
 use crate::io::interface::{Interface, OffloadsOff};
-use crate::io::port::{BackendInfo, BackendKind, RealPort};
+use crate::io::port::RealPort;
 
 /// The two interfaces of a gateway, looked up. For the host's own traffic the cable is created first.
 pub(super) struct Looked {
@@ -87,7 +88,7 @@ pub(super) struct Ports {
     pub(super) held: Held,
 }
 
-/// What the workers of a gateway share with its data thread.
+/// Parts that the workers of a gateway share with its data thread.
 pub(crate) struct Within<'a> {
     pub(crate) pool: &'a FramePool,
     pub(crate) clock: MonotonicClock,
@@ -247,12 +248,11 @@ fn real_ports(
     mut to: Vec<AfPacket>,
     &Within { pool, clock, ref desk }: &Within<'_>,
 ) -> Result<[RealPort; 2], OpenError> {
-    let workers = config.workers();
-    if workers == 0
-        && let (Some(from), Some(to)) = (from.pop(), to.pop())
-    {
+    let Some(desk) = desk else {
+        let (from, to) = (from.swap_remove(0), to.swap_remove(0));
         return Ok([RealPort::Packet(from), RealPort::Packet(to)]);
-    }
+    };
+    let workers = config.workers();
     let of = |sockets: &[AfPacket]| Sockets {
         backend: BackendInfo { backend: BackendKind::AfPacket, zero_copy: false },
         kernel_bytes: sockets.iter().map(AfPacket::kernel_bytes).sum(),
@@ -262,13 +262,13 @@ fn real_ports(
     let own =
         hub::memory_bytes(workers) + workers * FramePool::view_memory(pool.room(), hub::OF_WORKER as usize) as usize;
     let [of_input, of_output] = [of(&from), of(&to)];
-    let common = Common { clock, desk: desk.clone(), pacing: config.pacing, reverse: config.reverse };
+    let common = Common { clock, desk: Arc::clone(desk), pacing: config.pacing, reverse: config.reverse };
     let pairs = from.into_iter().zip(to).map(|(from, to)| [from, to]).collect();
     let [mut input, mut output] =
         workers::hire(pairs, pool, &common, config.processors_of_workers()).map_err(OpenError::Workers)?;
     input.set_sockets(Sockets { memory_bytes: of_input.memory_bytes + own, ..of_input });
     output.set_sockets(of_output);
-    Ok([RealPort::Hub(input), RealPort::Hub(output)])
+    Ok([RealPort::Crew(input), RealPort::Crew(output)])
 }
 
 /// Describes the path of frames.

@@ -9,7 +9,7 @@
 //!                                                        returned: frames that have left
 //! ```
 //!
-//! [`HubPort`] is the data thread's end of one interface, a [`Backend`] like any other. [`WorkerEnd`] and [`Lane`] are
+//! [`CrewPort`] is the data thread's end of one interface, a [`Backend`] like any other. [`WorkerEnd`] and [`Lane`] are
 //! a worker's ends. Each frame has one owner: [`FramePool`] of the data thread knows which frames it has lent, and the
 //! worker has a [`FramePool::view`] with these.
 //!
@@ -31,7 +31,7 @@ use crate::io::backend::{
     Arrival, BATCH, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Settled, Sorted,
 };
 use crate::io::hub::port::Stock;
-pub(crate) use crate::io::hub::port::{HubPort, Sockets};
+pub(crate) use crate::io::hub::port::{CrewPort, Sockets};
 pub(crate) use crate::io::hub::signal::Signal;
 use crate::io::sys::Region;
 use crate::wire::segments::Segments;
@@ -302,9 +302,7 @@ impl Crew {
     /// Records a turn of the data thread.
     pub(crate) fn beat(&self, now: Nanos) {
         self.beat.store(now.0, Ordering::Relaxed);
-        if self.hub.is_pending() {
-            self.hub.awake();
-        }
+        self.hub.awake();
     }
 
     /// Reports that the data thread makes no turn any more: the workers forward by themselves.
@@ -356,8 +354,13 @@ impl Crew {
         }
     }
 
-    fn ask(&self) {
-        self.epoch.fetch_add(1, Ordering::Release);
+    /// Has the workers find out in their next turn whether the kernel's buffers are empty. Returns the new epoch.
+    fn ask(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Has workers that sleep make a turn.
+    fn wake_workers(&self) {
         self.workers.iter().for_each(|worker| worker.signal.notify());
     }
 }
@@ -470,9 +473,9 @@ pub(crate) fn memory_bytes(workers: usize) -> usize {
 ///
 /// # Errors
 /// There is no memory for buffers.
-pub(crate) fn rings(crew: &Arc<Crew>) -> io::Result<([HubPort; 2], Vec<WorkerEnd>)> {
+pub(crate) fn rings(crew: &Arc<Crew>) -> io::Result<([CrewPort; 2], Vec<WorkerEnd>)> {
     let stock = Arc::new(Mutex::new(Stock::default()));
-    let mut ports = [Side::Input, Side::Output].map(|side| HubPort::new(side, Arc::clone(crew), Arc::clone(&stock)));
+    let mut ports = [Side::Input, Side::Output].map(|side| CrewPort::new(side, Arc::clone(crew), Arc::clone(&stock)));
     let ends = crew.workers.iter().map(|state| {
         let (lend, lent) = RingBuffer::new(LENT);
         let (returned, back) = RingBuffer::new(OF_WORKER as usize);
