@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
     /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are
-    /// both ends of one cable. Frames may be duplicated or loop.
+    /// both ends of one cable: frames may be duplicated or loop. And with more threads of a link than processors.
     #[arg(long)]
     force: bool,
     /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel

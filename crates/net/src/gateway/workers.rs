@@ -22,8 +22,8 @@ use crate::gateway::workers::desk::Sorting;
 pub(crate) use crate::gateway::workers::desk::{Alone, Desk, DeskEnd, PATIENCE, Sortings};
 use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Settled, Sorted};
 use crate::io::clock::Clock;
-use crate::io::frame_pool::FramePool;
-use crate::io::hub::{self, Crew, CrewPort, OF_WORKER, SENDING, Side, SuperBuffer, WorkerEnd, WorkerState};
+use crate::io::frame_pool::{FramePool, Use};
+use crate::io::hub::{self, Crew, CrewPort, SENDING, Side, SuperBuffer, WorkerEnd, WorkerState};
 use crate::io::pacing::{self, Pacing};
 use crate::io::sys;
 use crate::wire::fragments::Fragments;
@@ -91,6 +91,19 @@ pub(super) struct Worker<B, C> {
     next_count: Nanos,
 }
 
+/// Parts of one worker: its view of the packet pool, and its ends of the input and the output.
+pub(super) struct Staff<B> {
+    pub(super) view: FramePool,
+    pub(super) backends: [B; 2],
+}
+
+impl<B: Backend> Staff<B> {
+    /// Frames for reception.
+    fn frames(&self) -> usize {
+        self.view.free() + self.backends.iter().map(Backend::held).sum::<usize>()
+    }
+}
+
 /// Parts that all workers of a link have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Common<C> {
@@ -101,20 +114,18 @@ pub(super) struct Common<C> {
     pub(super) desk: Arc<Desk>,
 }
 
-/// Makes one worker for each pair of backends, the input's and the output's, and the data thread's ends of both
-/// interfaces. The threads run on `processors`, one each if there are as many, from [`Crew::start`] on. One that cannot be
+/// Makes one worker for each of `staff`, and the data thread's ends of both interfaces. The threads run on `processors`, one each if there are as many, from [`Crew::start`] on. One that cannot be
 /// started, or panics, has its interfaces fail, so that the gateway ends with the reason.
 ///
 /// # Errors
 /// The kernel gives no descriptor for a wakeup, or there is no memory for buffers.
 pub(super) fn hire<B: Backend + Send + 'static, C: Clock + Clone + Send + 'static>(
-    backends: Vec<[B; 2]>,
-    pool: &FramePool,
+    staff: Vec<Staff<B>>,
     common: &Common<C>,
     processors: Vec<usize>,
 ) -> io::Result<[CrewPort; 2]> {
-    let crew = Crew::new(backends.len())?;
-    let (ports, workers) = make(&crew, backends, pool, common)?;
+    let crew = Crew::new(staff.len())?;
+    let (ports, workers) = make(&crew, staff, common)?;
     let pacing = common.pacing;
     crew.set_starter(Box::new(move || {
         let start = |(number, worker): (usize, Worker<B, C>)| {
@@ -154,11 +165,10 @@ type Staffed<B, C> = ([CrewPort; 2], Vec<Worker<B, C>>);
 /// There is no memory for buffers.
 pub(super) fn make<B: Backend, C: Clock + Clone>(
     crew: &Arc<Crew>,
-    backends: Vec<[B; 2]>,
-    pool: &FramePool,
+    staff: Vec<Staff<B>>,
     common: &Common<C>,
 ) -> io::Result<Staffed<B, C>> {
-    let (ports, ends) = hub::rings(crew)?;
+    let (ports, ends) = hub::rings(crew, staff.iter().map(Staff::frames))?;
     let salt = RandomState::new();
     let serve = |backend, receives| Served {
         backend,
@@ -167,9 +177,9 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
         own: Vec::with_capacity(2 * BATCH),
         receives,
     };
-    let worker = |(number, ([input, output], end)): (usize, ([B; 2], WorkerEnd))| {
+    let worker = |(number, (Staff { view, backends: [input, output] }, end)): (usize, (Staff<B>, WorkerEnd))| {
         Ok(Worker {
-            view: pool.view(OF_WORKER as usize),
+            view,
             end,
             served: [serve(input, true), serve(output, common.reverse)],
             clock: common.clock.clone(),
@@ -186,7 +196,7 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
             next_count: Nanos::ZERO,
         })
     };
-    let workers = backends.into_iter().zip(ends).enumerate().map(worker).collect::<io::Result<_>>()?;
+    let workers = staff.into_iter().zip(ends).enumerate().map(worker).collect::<io::Result<_>>()?;
     Ok((ports, workers))
 }
 
@@ -222,7 +232,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     pub(super) fn turn(&mut self, now: Nanos) -> bool {
         while let Some(frame) = self.end.next_lent() {
             // SAFETY: the data thread has lent it before it put it into the ring.
-            unsafe { self.view.adopt(frame, true) };
+            unsafe { self.view.adopt(frame, Use::Fill) };
         }
         if let Some(sorting) = self.desk.take(self.number, self.generation()) {
             self.sorting = Some(sorting);
@@ -235,8 +245,6 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         for side in [Side::Input, Side::Output] {
             moved |= self.receive(side, now);
         }
-        // Frames that were lent for reception come back in no other way.
-        self.keep_returned();
         for side in [Side::Input, Side::Output] {
             moved |= self.send(side, now);
         }
@@ -247,7 +255,6 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         for side in [Side::Input, Side::Output] {
             moved |= self.send_own(side, now);
         }
-        self.keep_returned();
         if now >= self.next_count {
             self.next_count = now.saturating_add(COUNT);
             self.count();
@@ -258,14 +265,6 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     /// Number of the generation whose classes it knows.
     fn generation(&self) -> u32 {
         self.sorting.as_ref().map_or(u32::MAX, |sorting| sorting.generation)
-    }
-
-    /// Uses frames that were given back for reception again.
-    fn keep_returned(&mut self) {
-        while let Some(frame) = self.view.take_returned() {
-            // SAFETY: it was lent to this thread for writing.
-            unsafe { self.view.adopt(frame, true) };
-        }
     }
 
     /// Hands received frames to the data thread; or to the other interface, if the data thread makes no turn.
@@ -306,7 +305,8 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             state.took(count);
             crew.call(now);
         }
-        if stopped.is_none() && count == 0 && room > 0 && !backend.has_more() && view.free() > 0 {
+        let can_receive = view.free() > 0 || backend.held() > 0;
+        if stopped.is_none() && count == 0 && room > 0 && !backend.has_more() && can_receive {
             state.set_drained(side, epoch);
         }
         count > 0
@@ -437,7 +437,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             && let Some(frame) = lane.next_to_send()
         {
             // SAFETY: the data thread has lent it before it put it into the ring.
-            unsafe { view.adopt(frame, false) };
+            unsafe { view.adopt(frame, Use::Send) };
             waiting.push(frame);
         }
         if waiting.is_empty() || now < outlet.retry_at() || state.has_failed(side) {
@@ -504,8 +504,12 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     fn count(&mut self) {
         let Self { end: WorkerEnd { state, .. }, served, clock, .. } = self;
         state.set_worked(clock.worked());
-        for (side, Served { backend, .. }) in [Side::Input, Side::Output].into_iter().zip(served) {
+        for (side, Served { backend, receives, .. }) in [Side::Input, Side::Output].into_iter().zip(served) {
             state.count(side, backend.counters());
+            // Reception would show it.
+            if !*receives && let Some(error) = backend.failure() {
+                state.fail(side, error);
+            }
             if let Some(note) = backend.take_note() {
                 state.note(note);
             }

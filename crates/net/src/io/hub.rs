@@ -36,7 +36,7 @@ pub(crate) use crate::io::hub::signal::Signal;
 use crate::io::sys::Region;
 use crate::wire::segments::Segments;
 
-/// Empty frames that a worker has for reception, at most.
+/// Empty frames that a worker has for reception, at most, besides those that its interfaces hold from the start.
 const LENT: usize = 4 * BATCH;
 /// Received frames on the way from a worker, at most.
 const ARRIVALS: usize = 8 * BATCH;
@@ -469,19 +469,25 @@ pub(crate) fn memory_bytes(workers: usize) -> usize {
     workers * (2 * side + (LENT + OF_WORKER as usize) * size_of::<u32>())
 }
 
-/// Makes the rings between the data thread and the workers of `crew`.
+/// Makes the rings between the data thread and the workers of `crew`, which have these numbers of frames for reception
+/// already.
 ///
 /// # Errors
 /// There is no memory for buffers.
-pub(crate) fn rings(crew: &Arc<Crew>) -> io::Result<([CrewPort; 2], Vec<WorkerEnd>)> {
+pub(crate) fn rings(
+    crew: &Arc<Crew>,
+    have: impl Iterator<Item = usize>,
+) -> io::Result<([CrewPort; 2], Vec<WorkerEnd>)> {
     let stock = Arc::new(Mutex::new(Stock::default()));
     let mut ports = [Side::Input, Side::Output].map(|side| CrewPort::new(side, Arc::clone(crew), Arc::clone(&stock)));
-    let ends = crew.workers.iter().map(|state| {
+    let ends = crew.workers.iter().zip(have).map(|(state, has)| {
         let (lend, lent) = RingBuffer::new(LENT);
         let (returned, back) = RingBuffer::new(OF_WORKER as usize);
         let [input, output] = &mut ports;
         let lanes = [input.add_lane()?, output.add_lane()?];
-        lock(&stock).add(lend, back);
+        lock(&stock).add(lend, back, has + LENT);
+        state.lent.store(has, Ordering::Relaxed);
+        crew.lent.fetch_add(has, Ordering::Relaxed);
         Ok(WorkerEnd { lanes, lent, returned, state: Arc::clone(state), crew: Arc::clone(crew) })
     });
     let ends = ends.collect::<io::Result<_>>()?;

@@ -148,10 +148,6 @@ fn what_is_refused(namespace: &PrivateNamespace) {
         shared.contains("2 cores for out, with split \"shared\": a gateway shares a link among cores by a hub"),
         "{shared}"
     );
-    let own = open(Cores { count: 2, split: Split::Hub }, |config| {
-        (config.own_traffic, config.reverse) = (true, false);
-    });
-    assert!(own.contains("this host's own traffic is shaped on one core"), "{own}");
     let nowhere = open(Cores { count: 2, split: Split::Hub }, |config| config.processor = Processor::Number(4000));
     let expected =
         if why_no_two_cores(namespace).is_none() { "processor 4000 cannot be used" } else { "2 cores for out" };

@@ -74,8 +74,8 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
 
 impl RealPath {
     /// Parts that workers share with this thread.
-    pub(crate) fn for_workers(&self) -> Within<'_> {
-        Within { pool: &self.pool, clock: self.clock, desk: self.desk.as_ref().map(|end| Arc::clone(&end.desk)) }
+    pub(crate) fn for_workers(&self) -> Within {
+        Within { clock: self.clock, desk: self.desk.as_ref().map(|end| Arc::clone(&end.desk)) }
     }
 
     /// Starts the workers of the interfaces, if there are any. For `alone_for` from a turn they may forward by themselves.

@@ -36,6 +36,8 @@ struct Ends {
 struct Frames {
     lend: Producer<u32>,
     back: Consumer<u32>,
+    /// Frames that it has for reception, at most.
+    most: usize,
 }
 
 /// The rings for frames of all workers, which both interfaces use: the data thread alone.
@@ -47,8 +49,8 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    pub(super) fn add(&mut self, lend: Producer<u32>, back: Consumer<u32>) {
-        self.of_workers.push(Frames { lend, back });
+    pub(super) fn add(&mut self, lend: Producer<u32>, back: Consumer<u32>, most: usize) {
+        self.of_workers.push(Frames { lend, back, most });
         self.early.reserve(2 * MOST_UNSETTLED);
     }
 }
@@ -177,14 +179,14 @@ impl CrewPort {
     /// Lends empty frames to the workers.
     fn lend(&mut self, pool: &mut FramePool) {
         let Self { crew, stock, .. } = self;
-        for (Frames { lend, .. }, state) in lock(stock).of_workers.iter_mut().zip(&crew.workers) {
+        for (Frames { lend, most, .. }, state) in lock(stock).of_workers.iter_mut().zip(&crew.workers) {
             let has = state.lent.load(Ordering::Relaxed);
             // Several at a time.
-            if has > LENT / 2 {
+            if has > *most - LENT / 2 {
                 continue;
             }
             let mut more = 0;
-            while has + more < LENT
+            while has + more < *most
                 && lend.slots() > 0
                 && let Some(frame) = pool.take()
             {

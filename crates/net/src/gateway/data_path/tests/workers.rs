@@ -2,7 +2,7 @@
 //! the test chooses.
 
 use super::*;
-use crate::gateway::workers::{Common, Desk, DeskEnd, PATIENCE, Sortings, Worker, hire, make};
+use crate::gateway::workers::{Common, Desk, DeskEnd, PATIENCE, Sortings, Staff, Worker, hire, make};
 use crate::io::clock::MonotonicClock;
 use crate::io::hub::{Crew, CrewPort, MOST_UNSETTLED, OF_WORKER};
 use crate::io::pacing::Pacing;
@@ -35,9 +35,12 @@ impl Hub {
         let more = count as u32 * OF_WORKER;
         let mut bench = bench_with((LIMIT, more), scheduler, reverse, config, |pool, hands| {
             let crew = Crew::new(count).unwrap();
-            let backends = (0..count).map(|_| [VirtualLink::default(), VirtualLink::default()]).collect();
+            let staff = |_| Staff {
+                view: pool.view(OF_WORKER as usize),
+                backends: [VirtualLink::default(), VirtualLink::default()],
+            };
             let common = Common { clock: hands.clone(), pacing: Pacing::Busy, reverse, desk: Arc::clone(&desk) };
-            let (ports, made) = make(&crew, backends, pool, &common).unwrap();
+            let (ports, made) = make(&crew, (0..count).map(staff).collect(), &common).unwrap();
             workers = made;
             ports
         });
@@ -273,7 +276,8 @@ fn a_worker_that_panics_ends_its_interfaces_with_the_reason() {
         Common { clock: MonotonicClock::start(), pacing: Pacing::Precise, reverse: true, desk: Desk::new(1, PATIENCE) };
     let mut broken = VirtualLink::default();
     broken.panics = true;
-    let mut ports = hire(vec![[broken, VirtualLink::default()]], &pool, &common, Vec::new()).unwrap();
+    let staff = Staff { view: pool.view(OF_WORKER as usize), backends: [broken, VirtualLink::default()] };
+    let mut ports = hire(vec![staff], &common, Vec::new()).unwrap();
     ports[0].crew().start();
     for port in &mut ports {
         let failure = (0..10_000).find_map(|_| {
