@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     cores: CoreArgs,
     /// Time without a turn of the data thread after which the threads that receive forward by themselves, each class at
-    /// its last rate or its guarantee; at least 1ms [default: that of --catch-up].
+    /// its last rate or its guarantee; at least 1ms [default: 1ms with --pacing busy, else that of --catch-up].
     #[arg(long, value_name = "TIME", value_parser = time)]
     worker_patience: Option<Nanos>,
     /// Nice value of the threads, -20 to 19 [default: -5 if it is 0 and the user may].

@@ -283,9 +283,13 @@ impl GatewayConfig {
     }
 
     /// Time without a turn of the data thread after which workers forward by themselves. A thread that shares its
-    /// processor loses it for some milliseconds now and then; packets that pass it meanwhile change their order.
+    /// processor loses it for some milliseconds now and then; packets that pass it meanwhile change their order. One that
+    /// never sleeps has its processor alone.
     pub(crate) fn patience(&self) -> Nanos {
-        self.worker_patience.or(self.catch_up).unwrap_or(DEFAULT_CATCH_UP).max(workers::PATIENCE)
+        let has_its_own = self.pacing == Pacing::Busy && self.processor != Processor::Any;
+        let lost = || self.catch_up.unwrap_or(DEFAULT_CATCH_UP);
+        let unasked = || if has_its_own { workers::PATIENCE } else { lost() };
+        self.worker_patience.unwrap_or_else(unasked).max(workers::PATIENCE)
     }
 
     /// Prepares the classes for the workers, with the number of their generation; `None` without workers.
