@@ -31,6 +31,7 @@ mod refused;
 mod rows;
 mod schedulers;
 mod simulate;
+mod sweep;
 mod tree;
 
 pub use admission::Admission;
@@ -49,12 +50,13 @@ pub use import::{
     Case, ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, Tool, import,
 };
 pub use keys::{KeyReport, KeysDoc, keys};
-pub use links::links_of;
+pub use links::{failure_of, links_of, schedulers_of};
 pub use planned::{Planned, PlannedKey};
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;
 pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};
 pub use simulate::{SimOptions, Simulation, simulate};
+pub use sweep::{Grid, SweptKey, SweptQuantity};
 pub use tree::{concerns_frames, in_text, parent_name, read_tree};
 
 /// A document as text, indented, as `--json` prints it.

@@ -1,7 +1,10 @@
 //! Scenario files as they are simulated.
 
 use fairlink_config::{LinkFile, PoolSpec, RouteSpec, Scenario};
-use fairlink_sim::{Change, CoreModel, Hop, LinkPool, Links, Route};
+use fairlink_core::{Leniency, ReconfigureError, SchedulerInfo};
+use fairlink_sim::{Change, CoreModel, Hop, LinkPool, Links, Route, SimError};
+
+use crate::refused::Refused;
 
 /// Returns the links of a scenario file for the simulator.
 #[must_use]
@@ -52,5 +55,58 @@ pub fn links_of(file: &Scenario) -> Links {
             .collect(),
         pools: file.pools.iter().map(pool).collect(),
         routes: file.routes.iter().map(route).collect(),
+    }
+}
+
+/// Returns the schedulers of these names for a scenario, each once, or that of the scenario itself.
+///
+/// # Errors
+/// [`Refused::Text`]: an unknown name, a setting that one of them does not support, too much memory.
+pub fn schedulers_of(
+    file: &Scenario,
+    names: &[String],
+    leniency: Leniency,
+) -> Result<Vec<&'static SchedulerInfo>, Refused> {
+    let mut found: Vec<&'static SchedulerInfo> = Vec::new();
+    for name in names {
+        let (info, _) = file.link.for_scheduler(name, leniency)?;
+        for peer in &file.peers {
+            peer.link.for_scheduler(name, leniency)?;
+        }
+        for change in file.changes.iter().take_while(|change| change.scheduler.is_none()) {
+            change.link.for_scheduler(name, leniency)?;
+        }
+        if found.iter().all(|other| other.name != info.name) {
+            found.push(info);
+        }
+    }
+    if found.is_empty() {
+        found.push(file.link.info());
+    }
+    for info in &found {
+        file.link.check_memory(info)?;
+        file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
+        let mut runs = *info;
+        for change in &file.changes {
+            runs = change.scheduler.unwrap_or(runs);
+            change.link.check_memory(runs)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Explains why a simulation of a scenario failed, with the place in its text where there is one.
+#[must_use]
+pub fn failure_of(file: &Scenario, error: SimError) -> Refused {
+    match error {
+        SimError::Build { error, .. } => file.link.explain(&error).into(),
+        SimError::Change { index, error: ReconfigureError::Build(error), .. } => {
+            file.changes[index].link.explain(&error).into()
+        }
+        SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
+            (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
+            (error, _) => Refused::failed(SimError::Further { link, error: Box::new(error) }),
+        },
+        error => Refused::failed(error),
     }
 }

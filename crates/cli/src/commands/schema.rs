@@ -99,6 +99,7 @@ fn documents() -> Schemas {
         clock::ClockDoc,
         init::InitDoc<'static>,
         sim::SimContent<'static>,
+        sim::campaign::CampaignContent,
         tc::TcDoc,
         traffic::TrafficDoc<'static>,
     ];

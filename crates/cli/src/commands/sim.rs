@@ -1,6 +1,7 @@
 //! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it
 //! is or with other numbers.
 
+pub(crate) mod campaign;
 pub(super) mod load;
 mod show;
 mod trace;
@@ -10,10 +11,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
+use fairlink_api::failure_of;
+use fairlink_campaign::{Format, Shard};
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
-use fairlink_core::{Leniency, Nanos, Rate, ReconfigureError};
+use fairlink_core::{Leniency, Nanos, Rate};
 use fairlink_lab::expect::{Judged, judge};
 use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{self, FileError, Marks};
@@ -77,6 +80,15 @@ pub(crate) struct Args {
     /// Write figures (SVG and PDF) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Make a campaign in the directory of --out: a file of results for each range of runs, written by this process and any
+    /// others with other shares, such as 1/4. The same command goes on where it stopped. Without limit on --runs and --sweep
+    /// but 10,000,000 runs.
+    #[arg(long, value_name = "I/N", value_parser = campaign::shard, requires = "out", conflicts_with_all =
+        ["link", "warmup", "window", "metrics", "width", "trace", "lenient", "cores", "splits", "lag", "all", "class"])]
+    shard: Option<Shard>,
+    /// Format of the files of a campaign: csv or parquet [default: csv].
+    #[arg(long, value_name = "FORMAT", value_parser = campaign::format, requires = "shard")]
+    format: Option<Format>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<args::FigureWidth>,
@@ -151,6 +163,9 @@ impl Content for SimContent<'_> {
 
 /// Simulates and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+    if let (Some(shard), Some(dir)) = (args.shard, &args.out) {
+        return campaign::run(args, shard, dir, out);
+    }
     if !args.sweeps.is_empty() {
         sweepable(args)?;
     }
@@ -238,6 +253,11 @@ fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path
     Ok(())
 }
 
+/// Number of runs at a time.
+fn threads(args: &Args) -> usize {
+    args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+}
+
 fn file_name(path: &std::path::Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -317,14 +337,13 @@ impl<'a> Plan<'a> {
                 )));
             }
         }
-        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Ok(Self {
             points,
             leniency,
             repetitions,
             options: Options { window, settle: SETTLE, metrics: args.metrics },
             warmup: args.warmup,
-            threads: args.jobs.map_or(processors, NonZeroUsize::get),
+            threads: threads(args),
         })
     }
 
@@ -467,18 +486,9 @@ fn default_window(points: &[Point], repetitions: u64) -> Nanos {
 
 /// Converts the error of a run.
 fn failure(error: SimError, point: &Point) -> CliError {
-    let file = &point.file;
     let failure = match error {
-        SimError::Build { error, .. } => file.link.explain(&error).into(),
-        SimError::Change { index, error: ReconfigureError::Build(error), .. } => {
-            file.changes[index].link.explain(&error).into()
-        }
-        SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
-            (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
-            (error, _) => CliError::failed(SimError::Further { link, error: Box::new(error) }),
-        },
         SimError::Stopped { at } => CliError::Failed(anyhow!("interrupted at {} of simulated time", seconds(at))),
-        error => CliError::failed(error),
+        error => failure_of(&point.file, error).into(),
     };
     let settings = settings(point);
     if settings.is_empty() { failure } else { failure.within(settings.trim_start().to_owned()) }
