@@ -218,6 +218,18 @@ impl Directory {
         &self.campaign
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Format of the files.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.manifest.format
+    }
+
     /// Number of parts.
     #[must_use]
     pub fn parts(&self) -> u64 {
