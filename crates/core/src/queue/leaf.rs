@@ -82,6 +82,44 @@ impl PacketSlab {
         }
     }
 
+    /// Returns true if `theirs`, of `with`, can take over the packets of `mine`: both are FIFOs, or active queues of the
+    /// same hosts and flows.
+    pub(crate) fn is_alike(&self, mine: &LeafQueue, with: &Self, theirs: &LeafQueue) -> bool {
+        match (mine.table(), theirs.table()) {
+            (None, None) => mine.shares().is_some() == theirs.shares().is_some(),
+            (Some(one), Some(other)) => match (&self.active, &with.active) {
+                (Some(table), Some(with)) => table[0].is_alike(one, &with[0], other),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Takes all packets of `old`, whose leaves `survivor` maps; the others are empty. It was never used. The queues
+    /// follow one by one ([`PacketSlab::take_queue`]). The remains in `old` are to be dropped.
+    pub(crate) fn take_over(&mut self, old: &mut Self, survivor: impl Fn(ClassId) -> Option<ClassId>) {
+        self.store.take_over(&mut old.store);
+        if let (Some(mine), Some(theirs)) = (&mut self.active, &mut old.active) {
+            mine[0].take_over(&mut theirs[0]);
+        }
+        if let (Some(mine), Some(theirs)) = (&mut self.shared, &mut old.shared) {
+            mine[0].take_over(&mut theirs[0], survivor);
+        }
+    }
+
+    /// Moves the packets of `theirs`, a queue of `old`, into the empty queue `mine`, which is alike. It keeps its limits,
+    /// even if it now holds more.
+    pub(crate) fn take_queue(&mut self, mine: &mut LeafQueue, old: &Self, theirs: &mut LeafQueue) {
+        let LeafQueue { limit_packets, limit_bytes, active, .. } = *mine;
+        let empty = LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
+        if let (Some(table), Some(from)) = (&mut self.active, &old.active)
+            && let (Some(own), Some(other)) = (mine.table(), theirs.table())
+        {
+            table[0].take_queue(own, &from[0], other);
+        }
+        *mine = LeafQueue { limit_packets, limit_bytes, active, ..core::mem::replace(theirs, empty) };
+    }
+
     /// Flows that an active queue keeps apart; 0 for a FIFO.
     #[cfg(test)]
     pub(super) fn flows_of(&self, queue: &LeafQueue) -> u32 {
@@ -413,6 +451,11 @@ impl LeafQueue {
     /// Returns its class, if it shares the room of the slab.
     fn shares(&self) -> Option<u32> {
         (self.active != NIL && self.active & SHARES != 0).then_some(self.active & !SHARES)
+    }
+
+    /// Returns its number in the slab's table of active queues, if it is there.
+    fn table(&self) -> Option<u32> {
+        (self.active != NIL && self.active & SHARES == 0).then_some(self.active)
     }
 
     fn enqueue_shared(

@@ -59,6 +59,16 @@ impl Shared {
         Amount { packets: queue.packets.into(), bytes: queue.bytes.into() }
     }
 
+    /// Takes the queues of `old`, each for the class that `survivor` returns. All others are empty. The lengths keep
+    /// their order.
+    pub(super) fn take_over(&mut self, old: &mut Self, survivor: impl Fn(ClassId) -> Option<ClassId>) {
+        while let Some((class, key)) = old.longest.pop() {
+            let Some(heir) = survivor(ClassId(class)) else { continue };
+            self.queues[heir.index()] = old.queues[class as usize];
+            self.longest.set(heir.0, key);
+        }
+    }
+
     /// Notes the length of a queue.
     fn rank(&mut self, class: u32) {
         match self.queues[class as usize].packets {

@@ -144,6 +144,31 @@ impl Ceilings {
         }
     }
 
+    /// Takes the debts and the credits of `old`, with the rates and depths of these from `now` on. `heir` returns the
+    /// class that a child is, as its parent knows it and as the tree does.
+    pub(super) fn take_over(&mut self, old: &Self, now: Nanos, heir: impl Fn(u32) -> Option<(u32, ClassId)>) {
+        for (id, limiter) in (0u32..).zip(old.limiters.iter()) {
+            let Some((child, class)) = heir(limiter.child) else { continue };
+            let at = self.nearest.get(class.index()).copied().unwrap_or(NIL);
+            let Some(own) = self.limiters.get_mut(at as usize).filter(|own| own.child == child) else { continue };
+            let mut bucket = limiter.bucket;
+            bucket.retune(now, &own.bucket);
+            own.bucket = bucket;
+            if let Some(key) = old.waits.key(id) {
+                // A class that is due keeps its turn.
+                let was = (key >> u32::BITS) as u64;
+                let ready = if was > now.0 { bucket.ready_at().0 } else { was };
+                self.waits.set(at, u128::from(ready) << u32::BITS | u128::from(at));
+            }
+        }
+    }
+
+    /// Calls `visit` with each class whose bucket is in debt, as its parent knows it.
+    pub(super) fn for_each_waiting(&self, mut visit: impl FnMut(u32)) {
+        let waiting = (0u32..).zip(self.limiters.iter()).filter(|&(id, _)| self.waits.contains(id));
+        waiting.for_each(|(_, limiter)| visit(limiter.child));
+    }
+
     pub(super) fn reset(&mut self) {
         self.waits.clear();
         self.limiters.iter_mut().for_each(|limiter| limiter.bucket.reset());

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::lateness::Lateness;
+use super::leaving::{Leaving, Sum};
 use super::list::{Entry, Item};
 use super::place::{LEAF, Place, State};
 use super::scale::{Scale, parents};
@@ -31,6 +32,9 @@ pub(super) struct Queues {
     pub(super) groups: Stack<Group>,
     /// By inner class, 2 to this power is more than a child's tag is ahead.
     pub(super) reaches: Box<[u8]>,
+    /// By inner class.
+    pub(super) sums: Stack<Sum>,
+    pub(super) leaving: Leaving,
     pub(super) max_packet: u64,
     /// True if the tree is large enough for prefetching.
     pub(super) looks_ahead: bool,
@@ -66,6 +70,8 @@ impl Queues {
             items: Stack::with_room(items)?,
             groups: Stack::with_room(groups)?,
             reaches: filled(inner, 0)?,
+            sums: Stack::with_room(inner)?,
+            leaving: Leaving::with_room(inner)?,
             max_packet,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             is_critical: urgent::leaves(tree).next().is_some(),
@@ -82,6 +88,7 @@ impl Queues {
             queues.leaves.push(Leaf { queue: slab.queue_for(tree, class), member });
             if !tree.is_leaf(class) {
                 queues.nodes.push(Node::EMPTY);
+                queues.sums.push(Sum::of_class(class));
             }
         }
         for (number, class) in (0..).zip(parents(tree)) {
@@ -101,6 +108,7 @@ impl Queues {
     ) -> Result<u64, OutOfMemory> {
         let (scale, largest) = (Scale::new(tree, class)?, self.max_packet);
         let (children, groups) = (tree.children(class), scale.groups(largest, late));
+        self.sums[number as usize].set(&scale);
         let node = &mut self.nodes[number as usize];
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
         node.is_wheel = children.len() > SCANNED;
@@ -145,6 +153,7 @@ impl Queues {
             + bytes_of::<Node>(inner)
             + queues
             + bytes_of::<u8>(inner)
+            + bytes_of::<(Sum, u32)>(inner)
             + bytes_of::<u64>(most)
             + virtual_time::memory_of_weights(most)
     }
@@ -171,6 +180,7 @@ impl Queues {
             node.member.place.clear(Place::OWES);
         }
         self.groups.iter_mut().for_each(|group| group.full = 0);
+        self.let_all_go();
     }
 }
 
@@ -430,7 +440,7 @@ impl Queues {
 
     /// Called when `child` is backlogged and blocked: classes above it that were idle wait for it.
     #[cold]
-    fn wait(&mut self, mut child: u32) {
+    pub(super) fn wait(&mut self, mut child: u32) {
         loop {
             let place = self.member(child).place;
             if !matches!(place.state(), State::Off | State::Held) {

@@ -19,9 +19,18 @@ pub(super) fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
     core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
 }
 
+/// Returns v, the virtual time of a byte in units of 2^-`bits`, rounded down, for children of `weight` in all.
+pub(super) fn rate(bits: u32, weight: u64) -> u64 {
+    ((1u128 << bits) / u128::from(weight.max(1))) as u64
+}
+
 /// The units of the children of one class.
 #[derive(Debug)]
 pub(super) struct Scale {
+    /// k: 2 to this power units are a byte per weight.
+    pub(super) bits: u32,
+    /// W: the sum of all weights.
+    pub(super) weight: u64,
     /// v: virtual time of a byte, rounded down.
     pub(super) rate: u64,
     /// inv: advance of a tag by a byte, rounded up, by child.
@@ -46,9 +55,12 @@ impl Scale {
         }
         let (all, whole) = (weights.iter().sum::<u64>(), whole(&weights));
         let fits = ((1u128 << REACH) / largest * u128::from(smallest)).max(1).ilog2();
-        let units = 1u128 << fits.min(whole + MOST_BITS);
+        let bits = fits.min(whole + MOST_BITS);
+        let units = 1u128 << bits;
         Ok(Self {
-            rate: (units / u128::from(all.max(1))) as u64,
+            bits,
+            weight: all,
+            rate: rate(bits, all),
             inverse: slice(weights.len(), |at| units.div_ceil(u128::from(weights[at])) as u64)?,
         })
     }

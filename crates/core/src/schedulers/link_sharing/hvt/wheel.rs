@@ -86,6 +86,14 @@ impl Group {
         self.slots.get(bit as usize).map(|slot| slot.first)
     }
 
+    /// Returns the first child of each slot that is not empty, in the order of the slots. `start` is that of the first one.
+    pub(super) fn firsts_from(&self, start: u64) -> impl Iterator<Item = u32> {
+        let first = self.bit(start);
+        let full = self.full;
+        let bits = (first..first + SLOTS).map(|bit| bit % SLOTS).filter(move |bit| full >> bit & 1 != 0);
+        bits.map(|bit| self.slots[bit as usize].first)
+    }
+
     /// Returns the first child of each slot that is not empty, in the order of the slots' numbers, with that number.
     #[cfg(feature = "invariants")]
     pub(super) fn firsts(&self) -> impl Iterator<Item = (u32, u32)> {
