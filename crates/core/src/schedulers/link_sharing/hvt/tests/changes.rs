@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use super::*;
+use crate::contract::{HostKey, Hosts, QueueKind, QueueLimits, WhenFull, flow_bits};
 
 /// A class with a name, which it keeps.
 #[derive(Clone, Debug)]
@@ -301,5 +302,297 @@ proptest! {
         begin in begin(),
     ) {
         compare_changes(&edits, &steps, begin);
+    }
+}
+
+/// Returns a number below `below` that follows from the state.
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+/// A leaf of any kind of queue, or an inner class of weight 5.
+fn config_of(name: u32, leaf: bool) -> ClassConfig {
+    let limits = |packets| QueueLimits { packets, bytes: 1 << 20 };
+    let ceiling = (name % 5 == 1).then(|| Rate::from_bps(20_000_000 * u64::from(name)).unwrap());
+    let config = ClassConfig { ceiling, ..weighted(if leaf { 1 + u64::from(name * 7 % 11) } else { 5 }) };
+    match name % 4 {
+        _ if !leaf => config,
+        0 => ClassConfig { queue: QueueKind::CoDel, limits: limits(30), ..config },
+        1 => ClassConfig { queue: QueueKind::FqCoDel, limits: limits(4), ..config },
+        2 => ClassConfig { hosts: Hosts::new(3, HostKey::SourceIp), limits: limits(12), ..config },
+        _ => ClassConfig { limits: limits(20), ..config },
+    }
+}
+
+/// Two inner classes below the link, `count` leaves below them and the link, with ids in a random order; by id their names.
+fn renumbered(count: u32, push_out: bool, seed: &mut u64) -> (Hierarchy, Vec<u32>) {
+    let when_full = if push_out { WhenFull::PushOut } else { WhenFull::DropArrival };
+    let link = LinkConfig { when_full, max_queued: 200, ..LinkConfig::new(LINK) };
+    let mut tree = Hierarchy::builder(link);
+    let (mut names, mut left) = (alloc::vec![LINK_NAME], (1..=count).collect::<Vec<u32>>());
+    while !left.is_empty() {
+        let name = left.remove(random(seed, left.len() as u64) as usize);
+        // 1 and 2 are inner classes; leaves that come before theirs are put off.
+        let parent = if name <= 2 { 0 } else { name % 3 };
+        let Some(at) = names.iter().position(|&other| other == parent) else {
+            left.push(name);
+            continue;
+        };
+        tree.add(ClassId(at as u32), config_of(name, name > 2)).unwrap();
+        names.push(name);
+    }
+    (tree.build().unwrap(), names)
+}
+
+proptest! {
+    #[test]
+    fn other_ids_alone_change_nothing(
+        (count, push_out, seed) in (6u32..90, any::<bool>(), any::<u64>()),
+        steps in prop::collection::vec((any::<u32>(), any::<u8>()), 1..600),
+    ) {
+        let mut seed = seed;
+        let (tree, names) = renumbered(count, push_out, &mut seed);
+        let (mut one, mut other) = (Hvt::new(&tree).unwrap(), Hvt::new(&tree).unwrap());
+        let (names, mut other_names) = (names.clone(), names);
+        let mut now = Nanos::ZERO;
+        let id = |names: &[u32], name: u32| ClassId(names.iter().position(|&other| other == name).unwrap() as u32);
+        for (n, (value, kind)) in (0u64..).zip(steps) {
+            let (mut dropped, mut other_dropped) = (Vec::new(), Vec::new());
+            if kind % 16 == 0 {
+                let (after, after_names) = renumbered(count, push_out, &mut seed);
+                let heir = |name: &u32| (*name > 2).then(|| id(&after_names, *name));
+                let survivors: Vec<_> = other_names.iter().map(heir).collect();
+                let mut with = Hvt::new(&after).unwrap();
+                prop_assert!(other.adopt(now, &mut with, &survivors, &mut never));
+                other_names = after_names;
+            } else if kind % 16 < 9 {
+                let handle = flow_bits(value >> 8 & 7 | (value & 3) << 15) | n;
+                // A few names have most packets, so that queues are long.
+                let name = 3 + value % (count - 2) % if kind % 3 == 0 { 100 } else { 5 };
+                let packet = |names: &[u32]| Packet { handle, len: 64 + value % 1437, class: id(names, name) };
+                one.enqueue(now, packet(&names), &mut |_, packet: Packet, reason| {
+                    dropped.push((names[packet.class.index()], packet.handle, reason));
+                });
+                other.enqueue(now, packet(&other_names), &mut |_, packet: Packet, reason| {
+                    other_dropped.push((other_names[packet.class.index()], packet.handle, reason));
+                });
+            } else {
+                let sent = one.dequeue(now, &mut |_, packet: Packet, reason| {
+                    dropped.push((names[packet.class.index()], packet.handle, reason));
+                });
+                let other_sent = other.dequeue(now, &mut |_, packet: Packet, reason| {
+                    other_dropped.push((other_names[packet.class.index()], packet.handle, reason));
+                });
+                match (sent, other_sent) {
+                    (Dequeued::Packet(one), Dequeued::Packet(other)) => {
+                        let name = |names: &[u32], packet: &Packet| (names[packet.class.index()], packet.handle);
+                        prop_assert_eq!(name(&names, &one), name(&other_names, &other));
+                        // So slow that CoDel drops.
+                        now = now.saturating_add(Nanos(u64::from(one.len) * 1000));
+                    }
+                    (one, other) => {
+                        prop_assert_eq!(one, other);
+                        now = now.saturating_add(Nanos(u64::from(value) % 10_000_000));
+                    }
+                }
+            }
+            prop_assert_eq!(dropped, other_dropped);
+            prop_assert_eq!(invariants(&other), Ok(()));
+            prop_assert_eq!(one.backlog(), other.backlog());
+        }
+    }
+
+    #[test]
+    fn parents_of_few_and_of_many_children_keep_the_invariants_while_classes_come_and_go(
+        (count, spread, begin) in (10usize..60, 0u32..12, begin()),
+        steps in prop::collection::vec((step(), any::<u64>()), 1..300),
+    ) {
+        let mut classes = Classes { all: Vec::new(), next: LINK_NAME };
+        let one = classes.add(0, LINK_NAME, 3, None);
+        let weight = |value: u64| 1 + value.wrapping_mul(2_654_435_761) % (1 << spread);
+        for at in 0..count {
+            classes.add(at, if at % 3 == 0 { LINK_NAME } else { one }, weight(at as u64), None);
+        }
+        let mut run = Run::new(classes);
+        run.begin_at(begin);
+        for (n, (step, value)) in (0..).zip(steps) {
+            let leaves = run.classes.leaves();
+            match step {
+                Step::Arrive(leaf, len) => {
+                    // Several, so that many are backlogged.
+                    for at in 0..4 {
+                        run.arrive(leaves[(leaf * (at + 1)) % leaves.len()], len, 4 * n + at as u64);
+                    }
+                }
+                Step::Send | Step::Purge => match run.hvt.dequeue(run.now, &mut never) {
+                    Dequeued::Packet(packet) => drop(run.sent(&packet)),
+                    other => run.now = if let Dequeued::WaitUntil(at) = other { at } else { run.now },
+                },
+                Step::Change(_) => {
+                    let mut after = run.classes.clone();
+                    for at in 0..value % 30 {
+                        let value = value.rotate_left(at as u32);
+                        let ceiling = (value % 7 == 0).then_some(5_000_000 + value % 1_000_000_000);
+                        let parent = if after.id(one).is_none() || value % 3 == 0 { LINK_NAME } else { one };
+                        match value % 5 {
+                            0 | 1 => drop(after.add((value >> 8) as usize % 100, parent, weight(value), ceiling)),
+                            _ => after.change(&Edit::Remove((value >> 8) as usize % 1000)),
+                        }
+                    }
+                    run.change(after);
+                }
+                Step::RemoveAhead => {
+                    let mut after = run.classes.clone();
+                    run.ahead().into_iter().for_each(|name| after.remove(name));
+                    run.change(after);
+                }
+            }
+            run.check();
+        }
+    }
+
+    #[test]
+    fn siblings_and_delays_stay_within_their_bounds_while_others_come_and_go(
+        steps in prop::collection::vec((any::<u64>(), 0u8..40), 200..1500),
+    ) {
+        // Below one class: two that are compared, one whose delay is, one that keeps the units, and 31 or less of others.
+        let mut classes = Classes { all: Vec::new(), next: LINK_NAME };
+        let one = classes.add(0, LINK_NAME, 10, None);
+        let rival = classes.add(1, LINK_NAME, 10, None);
+        let [i, j, smooth, wide] = [2, 5, 3, 23].map(|weight| classes.add(9, one, weight, None));
+        let mut run = Run::new(classes);
+        let (mut others, mut sent) = (Vec::<(u32, u64)>::new(), BTreeMap::<u32, u64>::new());
+        let (mut least, mut most) = (0f64, 0f64);
+        let (mut arrivals, mut next_arrival, mut longest) = (VecDeque::new(), Nanos::ZERO, 0f64);
+        // The largest sum of weights so far, with those that are gone and count.
+        let (bits, mut widest) = (run.hvt.queues.sums[1].bits, 0f64);
+        let bound_apart = |widest: f64, run: &Run| {
+            let slacks = bounds::slacks(&run.tree).unwrap();
+            let x = |name: u32| {
+                let x = slacks[run.classes.id(name).unwrap().index()].unwrap();
+                x.numerator as f64 / x.denominator as f64
+            };
+            x(i) / 2.0 + x(j) / 5.0 - 2.0 * 1500.0 / widest
+        };
+        // Theorem 2 for lists, with the least share that the leaf ever has; in ns, with 8 ns a byte.
+        let bound_delay = |widest: f64| 8.0 * (1500.0 / (3.0 / widest / 2.0) + 1500.0 + 2.0 * 1500.0 / 0.5);
+        for (n, (value, kind)) in (0..).zip(steps) {
+            for name in [i, j, rival, wide] {
+                if kind < 36 && run.queued.get(&name).is_none_or(VecDeque::is_empty) && (name != wide || value % 3 > 0) {
+                    run.arrive(name, if value % 4 == 0 { 1 + (value >> 8) as u32 % 1500 } else { 1500 }, n);
+                }
+            }
+            if run.now >= next_arrival {
+                // A largest packet when the last one has passed at the least share.
+                run.arrive(smooth, 1500, n);
+                arrivals.push_back(run.now);
+                next_arrival = run.now.saturating_add(Nanos(8 * 1500 * 2 * (widest.max(64.0) as u64 + 1) / 3));
+            }
+            let mut after = run.classes.clone();
+            let weight = 1 + (value >> 3) % 6;
+            match kind {
+                // One that comes has packets at once.
+                0..=5 if others.iter().map(|other| other.1).sum::<u64>() + weight <= 31 => {
+                    let name = after.add((value >> 9) as usize % 100, one, weight, None);
+                    run.change(after);
+                    others.push((name, weight));
+                    (0..1 + value % 3).for_each(|_| drop(run.arrive(name, 1500, n)));
+                }
+                6..=9 if !others.is_empty() => {
+                    let (name, _) = others.swap_remove((value >> 9) as usize % others.len());
+                    after.remove(name);
+                    run.change(after);
+                }
+                10 | 11 => {
+                    let ahead = run.ahead();
+                    others.retain(|other| !ahead.contains(&other.0));
+                    ahead.into_iter().filter(|name| ![i, j, smooth, wide, rival].contains(name)).for_each(|name| after.remove(name));
+                    run.change(after);
+                }
+                12..=19 if !others.is_empty() => {
+                    run.arrive(others[(value >> 9) as usize % others.len()].0, 1500, n);
+                }
+                _ => {
+                    if let Dequeued::Packet(packet) = run.hvt.dequeue(run.now, &mut never) {
+                        let name = run.sent(&packet);
+                        *sent.entry(name).or_default() += u64::from(packet.len);
+                        if name == smooth {
+                            longest = longest.max(run.now.saturating_sub(arrivals.pop_front().unwrap()).0 as f64);
+                        }
+                    }
+                    if run.queued.get(&i).is_none_or(VecDeque::is_empty) || run.queued.get(&j).is_none_or(VecDeque::is_empty) {
+                        // Their backlog goes on: the next packets come before the link is free.
+                        for name in [i, j] {
+                            if run.queued.get(&name).is_none_or(VecDeque::is_empty) {
+                                run.arrive(name, 1500, n);
+                            }
+                        }
+                    }
+                    let apart = sent.get(&i).map_or(0.0, |&bytes| bytes as f64 / 2.0) - sent.get(&j).map_or(0.0, |&bytes| bytes as f64 / 5.0);
+                    (least, most) = (least.min(apart), most.max(apart));
+                }
+            }
+            run.check();
+            prop_assert_eq!(run.hvt.queues.sums[1].bits, bits, "other units");
+            widest = widest.max((1u64 << bits) as f64 / run.hvt.queues.nodes[1].rate as f64);
+            let (apart, delay) = (bound_apart(widest, &run), bound_delay(widest));
+            prop_assert!(most - least <= apart, "{} of {apart}", most - least);
+            prop_assert!(longest <= delay, "{longest} ns of {delay}");
+        }
+    }
+}
+
+/// Makes a leaf that has spent its ceiling, beside another one. Returns the scheduler and the time at which it may send.
+fn in_debt() -> (Hvt, Nanos) {
+    let limited = ClassConfig { ceiling: Rate::from_bps(1_000_000).ok(), ceiling_burst: Some(0), ..weighted(1) };
+    let mut hvt = Hvt::new(&flat([weighted(1), limited])).unwrap();
+    (0..2).for_each(|n| hvt.enqueue(Nanos::ZERO, packet(2, 1500, n), &mut never));
+    assert!(matches!(hvt.dequeue(Nanos::ZERO, &mut never), Dequeued::Packet(_)));
+    let Dequeued::WaitUntil(at) = hvt.dequeue(Nanos::ZERO, &mut never) else { panic!("it is in debt") };
+    (hvt, at)
+}
+
+#[test]
+fn a_leaf_keeps_the_debt_of_its_ceiling_when_another_one_comes() {
+    let (mut hvt, at) = in_debt();
+    let limited = ClassConfig { ceiling: Rate::from_bps(1_000_000).ok(), ceiling_burst: Some(0), ..weighted(1) };
+    let after = flat([weighted(1), weighted(1), limited]);
+    let survivors = [None, Some(ClassId(2)), Some(ClassId(3))];
+    // Until now packets were moved, and the debt was forgiven.
+    let mut moved = Hvt::new(&after).unwrap();
+    moved.enqueue(Nanos::ZERO, packet(3, 1500, 1), &mut never);
+    assert!(matches!(moved.dequeue(Nanos::ZERO, &mut never), Dequeued::Packet(_)));
+    assert!(hvt.adopt(Nanos(100), &mut Hvt::new(&after).unwrap(), &survivors, &mut never));
+    invariants(&hvt).unwrap();
+    assert_eq!(hvt.dequeue(Nanos(100), &mut never), Dequeued::WaitUntil(at));
+    assert_eq!(hvt.dequeue(at, &mut never), Dequeued::Packet(packet(3, 1500, 1)));
+}
+
+#[test]
+fn a_change_is_refused_unless_each_leaf_has_an_heir_of_its_own_with_a_queue_of_the_same_kind() {
+    let (tree, codel) = (flat([weighted(1); 2]), ClassConfig { queue: QueueKind::CoDel, ..weighted(1) });
+    let both = [None, Some(ClassId(1)), Some(ClassId(2))];
+    let critical = ClassConfig { latency_critical: true, ..weighted(1) };
+    for (after, survivors, can) in [
+        (flat([weighted(1); 2]), both, true),
+        (flat([weighted(1), weighted(3)]), both, true),
+        (flat([weighted(1); 3]), [None, Some(ClassId(3)), None], true),
+        (flat([weighted(1); 2]), [None, Some(ClassId(1)), Some(ClassId(1))], false),
+        (flat([codel, weighted(1)]), both, false),
+        (flat([codel, weighted(1)]), [None, Some(ClassId(2)), None], true),
+        (flat([critical, weighted(1), weighted(1)]), [None, Some(ClassId(2)), Some(ClassId(3))], false),
+        (flat([weighted(1); 2]).with_max_packet(1400).unwrap(), both, false),
+    ] {
+        let (mut hvt, mut with) = (Hvt::new(&tree).unwrap(), Hvt::new(&after).unwrap());
+        hvt.enqueue(Nanos::ZERO, packet(1, 100, 7), &mut never);
+        assert_eq!(hvt.adopt(Nanos::ZERO, &mut with, &survivors, &mut never), can, "{survivors:?}");
+        let class = if can { survivors[1].unwrap().0 } else { 1 };
+        assert_eq!(hvt.dequeue(Nanos::ZERO, &mut never), Dequeued::Packet(packet(class, 100, 7)));
+        if !can {
+            // What was refused is as it was made.
+            with.enqueue(Nanos::ZERO, packet(1, 100, 8), &mut never);
+            assert_eq!(with.dequeue(Nanos::ZERO, &mut never), Dequeued::Packet(packet(1, 100, 8)));
+        }
     }
 }

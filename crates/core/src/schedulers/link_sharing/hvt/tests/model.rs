@@ -389,7 +389,7 @@ impl Model {
                 offers.push((before.parent(*old).unwrap().index(), after.parent(new).unwrap().index()));
             }
         }
-        let mut take = |twins: &mut Vec<Option<usize>>, (old, new): (usize, usize)| {
+        let take = |twins: &mut Vec<Option<usize>>, (old, new): (usize, usize)| {
             if old != ROOT && new != ROOT && twins[new].is_none() && !twins.contains(&Some(old)) {
                 twins[new] = Some(old);
             }
