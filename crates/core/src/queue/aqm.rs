@@ -226,8 +226,7 @@ impl Table {
     /// Returns true if queue `theirs` of `with` can take over queue `mine`: it has as many hosts and flows, by the same
     /// key.
     pub(super) fn is_alike(&self, mine: u32, with: &Self, theirs: u32) -> bool {
-        self.max_packet == with.max_packet
-            && self.queues[mine as usize].shape == with.queues[theirs as usize].shape
+        self.max_packet == with.max_packet && self.queues[mine as usize].shape == with.queues[theirs as usize].shape
     }
 
     /// Takes the room and the times of arrival of `old`.

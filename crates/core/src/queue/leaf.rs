@@ -29,11 +29,16 @@ impl PacketSlab {
     /// Makes room for the queues of a scheduler for `tree`. The leaves set the kind of their queues; see
     /// [`PacketSlab::queue_for`].
     pub(crate) fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        Self::for_classes(tree, 0)
+    }
+
+    /// Like [`PacketSlab::for_tree`], with room for as many more FIFOs as `room`.
+    pub(crate) fn for_classes(tree: &Hierarchy, room: usize) -> Result<Self, OutOfMemory> {
         let active = match Table::new(tree)? {
             Some(table) => Some(one(table)?),
             None => None,
         };
-        let shared = match Shared::new(tree)? {
+        let shared = match Shared::new(tree, room)? {
             Some(shared) => Some(one(shared)?),
             None => None,
         };
@@ -62,6 +67,12 @@ impl PacketSlab {
             active = SHARES | class.0;
         }
         LeafQueue { active, ..LeafQueue::new(config.limits) }
+    }
+
+    /// Returns the queue of one more leaf, `class`: a FIFO.
+    pub(crate) fn queue_of(&self, class: ClassId, limits: QueueLimits) -> LeafQueue {
+        let active = if self.shared.is_some() { SHARES | class.0 } else { NIL };
+        LeafQueue { active, ..LeafQueue::new(limits) }
     }
 
     /// Returns true if [`PacketSlab::retune`] can be done.
@@ -454,7 +465,7 @@ impl LeafQueue {
     }
 
     /// Returns its number in the slab's table of active queues, if it is there.
-    fn table(&self) -> Option<u32> {
+    pub(crate) fn table(&self) -> Option<u32> {
         (self.active != NIL && self.active & SHARES == 0).then_some(self.active)
     }
 

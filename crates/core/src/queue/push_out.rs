@@ -37,12 +37,14 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Makes the queues for the leaves of `tree`; `None` unless its link has [`WhenFull::PushOut`].
-    pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
+    ///
+    /// There is room for as many more leaves as `room`.
+    pub(super) fn new(tree: &Hierarchy, room: usize) -> Result<Option<Self>, OutOfMemory> {
         if tree.link().when_full != WhenFull::PushOut {
             return Ok(None);
         }
         let empty = Queue { second: NIL, tail: NIL, packets: 0, bytes: 0 };
-        Ok(Some(Self { queues: filled(tree.len(), empty)?, longest: Heap::new(tree.len())? }))
+        Ok(Some(Self { queues: filled(tree.len() + room, empty)?, longest: Heap::new(tree.len() + room)? }))
     }
 
     /// Bytes that one for `tree` takes.

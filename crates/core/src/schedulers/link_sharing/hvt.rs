@@ -83,6 +83,7 @@ mod place;
 mod queues;
 mod reweigh;
 mod scale;
+mod single;
 #[cfg(test)]
 mod tests;
 mod urgent;
@@ -93,6 +94,7 @@ use lateness::Lateness;
 use list::Entry;
 use place::{LEAF, Place, State};
 use queues::Queues;
+pub use single::SingleError;
 use urgent::Urgent;
 
 /// Registry entry of `hvt`.
@@ -264,6 +266,8 @@ pub struct Hvt {
     slab: PacketSlab,
     /// The leaf of the packet in transmission, if that was its last; [`NIL`] if not.
     last: u32,
+    /// The first id of a leaf that was removed; [`NIL`] if none. The next one is in its tag.
+    spare: u32,
     /// The leaf of the only packet, which is not in the queues of the classes above it; [`NIL`] if none.
     alone: u32,
     /// True if the tree has no wheels, and is plain: a packet may be alone.
@@ -287,16 +291,22 @@ impl Hvt {
     /// # Errors
     /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
-        let mut slab = PacketSlab::for_tree(tree)?;
+        Self::build(tree, 0)
+    }
+
+    /// Makes a scheduler for `tree`, with room for as many more leaves as `room`.
+    fn build(tree: &Hierarchy, room: usize) -> Result<Self, OutOfMemory> {
+        let mut slab = PacketSlab::for_classes(tree, room)?;
         let lateness = Lateness::new(tree)?;
-        let queues = Queues::new(tree, &mut slab, &lateness)?;
-        let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
+        let queues = Queues::new(tree, &mut slab, &lateness, room)?;
+        let ceilings = Ceilings::new(tree, room, |class| queues.child_of(class))?;
         let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
         let has_fifos = tree.leaves().iter().any(|leaf| queues.leaves[leaf.index()].queue.is_fifo());
         let mut hvt = Self {
             queues,
             slab,
             last: NIL,
+            spare: NIL,
             alone: NIL,
             has_lists: false,
             has_runs: false,

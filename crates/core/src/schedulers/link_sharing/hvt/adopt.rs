@@ -110,7 +110,7 @@ impl Hvt {
         self.let_all_rise();
         self.is_anew = self.last == NIL && self.queues.nodes[ROOT as usize].on == 0;
         if self.is_anew {
-            self.queues.start_anew(ROOT);
+            self.queues.start_anew_now(ROOT);
         }
         self.choose_path();
     }
@@ -233,16 +233,13 @@ impl Queues {
         }
         for at in 0..self.nodes.len() {
             let (restarts, twin) = (core::mem::take(&mut self.nodes[at].waiting) > 0, self.sums[at].twin);
+            self.sums[at].is_restarted = restarts;
             if restarts || twin == NIL {
                 continue;
             }
-            let (sum, node) = (&mut self.sums[at], &mut self.nodes[at]);
-            if sum.is_leaving() {
-                node.rate = sum.rate();
-                self.leaving.push(at as u32);
-            }
+            self.set_rate(at as u32);
             #[cfg(feature = "invariants")]
-            (sum.least = old.sums[twin as usize].least.min(node.rate));
+            (self.sums[at].least = old.sums[twin as usize].least.min(self.nodes[at].rate));
         }
     }
 
@@ -264,7 +261,7 @@ impl Queues {
     }
 
     /// Gives a child the tag of one that was idle for long.
-    fn come(&mut self, child: u32) {
+    pub(super) fn come(&mut self, child: u32) {
         let Node { v, high, .. } = self.nodes[self.member(child).place.parent() as usize];
         let era = Node { v, high, ..Node::EMPTY }.era();
         let member = self.member_mut(child);
@@ -311,10 +308,16 @@ impl Queues {
         for node in (0..self.nodes.len() as u32).rev() {
             let twin = self.sums[node as usize].twin;
             if twin != NIL {
-                old.for_each_queued(twin, |child| {
-                    if let Some(heir) = old.heir_in_place(self, child, survivors)
-                        && self.member(heir).place.state() == State::Queued
-                    {
+                // Of a wheel that goes on, a child stays in its slot, even if that is before its tag.
+                let stays = !self.sums[node as usize].is_restarted
+                    && [old.nodes[twin as usize], self.nodes[node as usize]].iter().all(|node| node.is_wheel);
+                old.for_each_queued(twin, |child, start| {
+                    let Some(heir) = old.heir_in_place(self, child, survivors) else { return };
+                    let place = self.member(heir).place;
+                    if place.state() == State::Queued && stays {
+                        self.member_mut(heir).link = NIL;
+                        self.put_in_wheel(heir, start, place);
+                    } else if place.state() == State::Queued {
                         self.put(heir);
                     }
                 });
@@ -346,7 +349,7 @@ impl Queues {
         };
         if is != was {
             if was == State::Queued && is != State::Held {
-                self.start_anew(node);
+                self.start_anew_now(node);
             }
             self.leave(node, is);
         }
@@ -355,19 +358,20 @@ impl Queues {
         }
     }
 
-    /// Calls `visit` with each child in the queue of `node`, in the order in which children of one group leave.
-    fn for_each_queued(&self, node: u32, mut visit: impl FnMut(u32)) {
+    /// Calls `visit` with each child in the queue of `node`, in the order in which children of one group leave, and with the start
+    /// of its slot or its tag.
+    fn for_each_queued(&self, node: u32, mut visit: impl FnMut(u32, u64)) {
         let Node { mut on, is_wheel, .. } = self.nodes[node as usize];
         while on != 0 {
             let entry = *Self::entry(&self.nodes[node as usize], &self.entries, on.trailing_zeros());
             on &= on - 1;
             if !is_wheel {
-                entry.list(&self.items).for_each(|item| visit(item.child));
+                entry.list(&self.items).for_each(|item| visit(item.child, item.tag));
                 continue;
             }
-            for mut child in self.groups[entry.base as usize].firsts_from(entry.start) {
+            for (start, mut child) in self.groups[entry.base as usize].firsts_from(entry.start) {
                 while child != NIL {
-                    visit(child);
+                    visit(child, start);
                     child = self.member(child).link;
                 }
             }

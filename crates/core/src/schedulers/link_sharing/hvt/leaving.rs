@@ -21,11 +21,20 @@ pub(super) struct Sum {
     /// W: the sum of the weights of the children.
     pub(super) weight: u64,
     pub(super) class: ClassId,
+    pub(super) children: u32,
+    /// Lists, or groups of the wheel.
+    pub(super) groups: u32,
+    /// True if weights are not those of the tree, but smaller ones.
+    pub(super) is_scaled: bool,
     /// During a change: the same class after it, or before it; [`NIL`] if there is none.
     pub(super) twin: u32,
+    /// During a change: all children are as if they came at once.
+    pub(super) is_restarted: bool,
     /// Weights of children that are gone, until the clock is at `until`.
     gone: u64,
     until: u128,
+    /// True if it is among [`Leaving`].
+    is_listed: bool,
     /// The least virtual time of a byte so far.
     #[cfg(feature = "invariants")]
     pub(super) least: u64,
@@ -37,9 +46,14 @@ impl Sum {
             bits: 0,
             weight: 0,
             class,
+            children: 0,
+            groups: 0,
+            is_scaled: false,
             twin: NIL,
+            is_restarted: false,
             gone: 0,
             until: 0,
+            is_listed: false,
             #[cfg(feature = "invariants")]
             least: 0,
         }
@@ -47,14 +61,16 @@ impl Sum {
 
     /// Takes the sum and the units of `scale`.
     pub(super) fn set(&mut self, scale: &Scale) {
-        (self.bits, self.weight) = (scale.bits, scale.weight);
+        (self.bits, self.weight, self.is_scaled) = (scale.bits, scale.weight, scale.is_scaled);
+        self.children = scale.inverse.len() as u32;
         #[cfg(feature = "invariants")]
         (self.least = scale.rate);
     }
 
     /// Takes the sum and the units of `with`. No child that is gone counts any more.
     pub(super) fn retune(&mut self, with: &Self) {
-        (self.bits, self.weight, self.gone) = (with.bits, with.weight, 0);
+        (self.bits, self.weight, self.is_scaled, self.gone) = (with.bits, with.weight, with.is_scaled, 0);
+        self.groups = with.groups;
         #[cfg(feature = "invariants")]
         (self.least = with.least);
     }
@@ -62,6 +78,26 @@ impl Sum {
     /// Returns v, the virtual time of a byte.
     pub(super) fn rate(&self) -> u64 {
         rate(self.bits, self.weight + self.gone)
+    }
+
+    /// Returns v with one more child, of `weight`.
+    pub(super) fn rate_with(&self, weight: u64) -> u64 {
+        rate(self.bits, self.weight + self.gone + weight)
+    }
+
+    /// Counts one more child, of `weight`.
+    pub(super) fn add(&mut self, weight: u64) {
+        self.weight += weight;
+        self.children += 1;
+        #[cfg(feature = "invariants")]
+        (self.least = self.least.min(self.rate()));
+    }
+
+    /// No longer counts a child with the inverse weight `inverse`. The sum stays too large by the error of the reciprocal,
+    /// at most one part in 2^16 of the weight.
+    pub(super) fn sub(&mut self, inverse: u64) {
+        self.weight -= (1u128 << self.bits).div_ceil(inverse.into()) as u64;
+        self.children -= 1;
     }
 
     /// Counts a child with the inverse weight `inverse` that has left while its tag was `ahead` of the clock of `node`.
@@ -77,6 +113,13 @@ impl Sum {
     pub(super) fn inherit(&mut self, old: &Self, node: &Node) {
         if old.gone > 0 && !is_reached(node.clock(), old.until) {
             (self.gone, self.until) = (old.gone, old.until);
+        }
+    }
+
+    /// No longer counts children that are gone, if the clock of `node` has reached their tags.
+    pub(super) fn forget(&mut self, node: &Node) {
+        if is_reached(node.clock(), self.until) {
+            self.gone = 0;
         }
     }
 
@@ -108,13 +151,25 @@ impl Leaving {
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
-
-    pub(super) fn push(&mut self, node: u32) {
-        self.nodes.push(node);
-    }
 }
 
 impl Queues {
+    /// Sets the rate of an inner class whose children have changed.
+    pub(super) fn set_rate(&mut self, node: u32) {
+        let sum = &mut self.sums[node as usize];
+        if sum.is_leaving() && !core::mem::replace(&mut sum.is_listed, true) {
+            self.leaving.nodes.push(node);
+        }
+        self.nodes[node as usize].rate = sum.rate();
+    }
+
+    /// Starts a class anew, during a change: no child that is gone counts any more, if that is beyond its tag.
+    pub(super) fn start_anew_now(&mut self, node: u32) {
+        self.start_anew(node);
+        self.sums[node as usize].forget(&self.nodes[node as usize]);
+        self.set_rate(node);
+    }
+
     /// Looks at one of the classes with children that are gone, and no longer counts them if its clock has reached their
     /// tags. Later is early enough.
     pub(super) fn let_go(&mut self) {
@@ -125,10 +180,11 @@ impl Queues {
         *next = (*next + 1) % nodes.len();
         let at = nodes[*next] as usize;
         let (node, sum) = (&mut self.nodes[at], &mut self.sums[at]);
-        if sum.is_leaving() && !is_reached(node.clock(), sum.until) {
+        sum.forget(node);
+        if sum.is_leaving() {
             return;
         }
-        sum.gone = 0;
+        sum.is_listed = false;
         node.rate = sum.rate();
         let last = nodes.len() - 1;
         nodes.swap(*next, last);
@@ -139,7 +195,7 @@ impl Queues {
     pub(super) fn let_all_go(&mut self) {
         for &at in &*self.leaving.nodes {
             let sum = &mut self.sums[at as usize];
-            sum.gone = 0;
+            (sum.gone, sum.is_listed) = (0, false);
             self.nodes[at as usize].rate = sum.rate();
         }
         self.leaving.nodes.clear();

@@ -35,6 +35,8 @@ pub(super) struct Queues {
     /// By inner class.
     pub(super) sums: Stack<Sum>,
     pub(super) leaving: Leaving,
+    /// The first free place for a child of a list that is not one of a list; [`NIL`] if none.
+    pub(super) free_item: u32,
     pub(super) max_packet: u64,
     /// True if the tree is large enough for prefetching.
     pub(super) looks_ahead: bool,
@@ -43,11 +45,16 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Makes all classes of `tree`, with their queues of packets in `slab`.
+    /// Makes all classes of `tree`, with their queues of packets in `slab`, and room for as many more leaves as `room`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab, lateness: &Lateness) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(
+        tree: &Hierarchy,
+        slab: &mut PacketSlab,
+        lateness: &Lateness,
+        room: usize,
+    ) -> Result<Self, OutOfMemory> {
         let inner = tree.len() - tree.leaves().len();
         let max_packet = u64::from(tree.link().max_packet);
         // How much room they take.
@@ -64,14 +71,15 @@ impl Queues {
             }
         }
         let mut queues = Self {
-            leaves: Stack::with_room(tree.len())?,
+            leaves: Stack::with_room(tree.len() + room)?,
             nodes: Stack::with_room(inner)?,
             entries: Stack::with_room(entries)?,
-            items: Stack::with_room(items)?,
+            items: Stack::with_room(items + room)?,
             groups: Stack::with_room(groups)?,
             reaches: filled(inner, 0)?,
             sums: Stack::with_room(inner)?,
             leaving: Leaving::with_room(inner)?,
+            free_item: NIL,
             max_packet,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             is_critical: urgent::leaves(tree).next().is_some(),
@@ -109,6 +117,7 @@ impl Queues {
         let (scale, largest) = (Scale::new(tree, class)?, self.max_packet);
         let (children, groups) = (tree.children(class), scale.groups(largest, late));
         self.sums[number as usize].set(&scale);
+        self.sums[number as usize].groups = groups.most().len() as u32;
         let node = &mut self.nodes[number as usize];
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
         node.is_wheel = children.len() > SCANNED;
@@ -240,7 +249,7 @@ impl Queues {
 
     /// Puts `child`, whose link is [`NIL`], into the wheel of its parent.
     #[inline(never)]
-    fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
+    pub(super) fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
         let Self { nodes, entries, groups, .. } = self;
         let node = &mut nodes[place.parent() as usize];
         node.on |= 1 << place.group();

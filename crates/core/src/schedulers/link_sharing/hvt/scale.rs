@@ -9,9 +9,9 @@ use crate::parts::memory::slice;
 use crate::parts::virtual_time;
 
 /// A distance is at most 2 to this power.
-const REACH: u32 = 60;
+pub(super) const REACH: u32 = 60;
 /// Bits of the virtual time of a byte: at least, and at most.
-const LEAST_BITS: u32 = 16;
+pub(super) const LEAST_BITS: u32 = 16;
 const MOST_BITS: u32 = 24;
 
 /// Returns the classes with children.
@@ -31,6 +31,8 @@ pub(super) struct Scale {
     pub(super) bits: u32,
     /// W: the sum of all weights.
     pub(super) weight: u64,
+    /// True if weights are smaller than those of the tree, so that they fit.
+    pub(super) is_scaled: bool,
     /// v: virtual time of a byte, rounded down.
     pub(super) rate: u64,
     /// inv: advance of a tag by a byte, rounded up, by child.
@@ -60,6 +62,7 @@ impl Scale {
         Ok(Self {
             bits,
             weight: all,
+            is_scaled: tree.children_weight(class) > 1 << 40,
             rate: rate(bits, all),
             inverse: slice(weights.len(), |at| units.div_ceil(u128::from(weights[at])) as u64)?,
         })

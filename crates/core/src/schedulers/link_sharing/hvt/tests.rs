@@ -8,6 +8,7 @@ use crate::test_link::{L_MAX, LINK, NS_PER_BYTE, flat, invariants, never, weight
 
 mod changes;
 mod model;
+mod singles;
 
 use model::{Model, Next};
 

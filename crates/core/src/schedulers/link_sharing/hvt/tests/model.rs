@@ -119,7 +119,15 @@ impl Model {
         };
         let classes = (0..tree.len()).map(class).collect();
         let leaves = (0..tree.len()).map(|index| tree.is_leaf(ClassId(index as u32))).collect();
-        Self { classes, leaves, largest: largest.into(), urgent: VecDeque::new(), last: None, puts: 0, let_go: Vec::new() }
+        Self {
+            classes,
+            leaves,
+            largest: largest.into(),
+            urgent: VecDeque::new(),
+            last: None,
+            puts: 0,
+            let_go: Vec::new(),
+        }
     }
 
     /// Starts all clocks at `v`.
@@ -447,12 +455,12 @@ impl Model {
             let parents = twins[new].map(|old| (self.classes[old].parent, after.parent(ClassId(new as u32))));
             parents.is_some_and(|(old, parent)| twins[parent.unwrap().index()] == Some(old))
         };
+        let mut sums = Vec::new();
         for parent in scale::parents(after).map(ClassId::index) {
             let Some(twin) = twins[parent] else { continue };
             new.classes[parent].v = self.classes[twin].v;
             let (units, was) = (scale(after, parent), scale(before, twin));
-            let mut children: Vec<usize> =
-                new.children(parent).filter(|&child| is_in_place(child)).collect();
+            let mut children: Vec<usize> = new.children(parent).filter(|&child| is_in_place(child)).collect();
             let restarts = units.bits != was.bits
                 || children
                     .iter()
@@ -482,16 +490,7 @@ impl Model {
                     gone = (gone.0 + ((1i128 << units.bits) + inverse - 1) / inverse, gone.1.max(tag));
                 }
             }
-            let rate = |gone: (i128, i128)| (1i128 << units.bits) / (i128::from(units.weight) + gone.0);
-            // Those of an earlier change may count for longer than they have to.
-            let before = if restarts { (0, 0) } else { self.classes[twin].gone };
-            let all = (gone.0 + before.0, gone.1.max(before.1));
-            if new.classes[parent].rate == rate(all) {
-                gone = all;
-            }
-            assert_eq!(new.classes[parent].rate, rate(gone), "class {parent}, {gone:?}, before {before:?}");
-            assert!(gone == all || before.1 <= self.classes[twin].v, "class {parent} forgets a child too early");
-            new.classes[parent].gone = gone;
+            sums.push((parent, units, gone, if restarts { (0, 0) } else { self.classes[twin].gone }));
         }
         for (class, own) in new.classes.iter_mut().enumerate().skip(1) {
             let Some(old) = twins[class].map(|old| &self.classes[old]) else { continue };
@@ -540,6 +539,23 @@ impl Model {
         }
         if new.last.is_none() && !new.is_any_queued(ROOT) {
             new.start_anew(ROOT);
+        }
+        for (parent, units, gone, before) in sums {
+            // What the clock has reached may count for longer than it has to.
+            let all = (gone.0 + before.0, gone.1.max(before.1));
+            let own = &mut new.classes[parent];
+            let counted = [all, gone, (0, 0)]
+                .into_iter()
+                .find(|counted| (1i128 << units.bits) / (i128::from(units.weight) + counted.0) == own.rate);
+            own.gone = counted.expect("a sum of weights");
+            let forgotten = if own.gone == all {
+                0
+            } else if own.gone == gone {
+                before.1
+            } else {
+                all.1
+            };
+            assert!(forgotten <= own.v, "class {parent} forgets a child too early");
         }
         *self = new;
         dropped
