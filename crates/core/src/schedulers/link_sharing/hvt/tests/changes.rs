@@ -596,3 +596,53 @@ fn a_change_is_refused_unless_each_leaf_has_an_heir_of_its_own_with_a_queue_of_t
         }
     }
 }
+
+#[test]
+fn a_subscriber_more_among_a_thousand_drops_nothing_and_no_leaf_loses_more_than_a_turn() {
+    use crate::contract::{Leniency, Members, Scheduler};
+    use crate::runtime::metered::{Metered, MeteredChange};
+    use crate::runtime::reconfigure::Change;
+    let info = &super::super::INFO;
+    // Each tenth one has a ceiling, and is in debt after each packet. The new one is the 500th.
+    let config = |n: u64| {
+        let ceiling = Rate::from_bps(8_000_000).ok().filter(|_| n % 10 == 0);
+        ClassConfig { ceiling, ceiling_burst: ceiling.map(|_| 0), ..weighted(1 + n % 3) }
+    };
+    let before = flat((1..=1000).map(config));
+    let after = flat((1..=500).map(config).chain([weighted(1)]).chain((501..=1000).map(config)));
+    let survivors: Vec<_> = (0..=1000).map(|id| (id > 0).then_some(ClassId(id + u32::from(id > 500)))).collect();
+    let make = |tree: &Hierarchy| {
+        let inner = info.build(tree, Leniency::Refuse, Members::default()).unwrap();
+        Metered::new(inner, tree).unwrap()
+    };
+    let (mut changed, mut other) = (make(&before), make(&before));
+    let mut now = Nanos::ZERO;
+    // By leaf, the packets that the one has sent less those of the other.
+    let mut apart = alloc::vec![0i32; 1001];
+    for n in 0..20_000u64 {
+        let class = 1 + (n * 7919 % 1000) as u32;
+        let is_later = n >= 10_000;
+        if n == 10_000 {
+            let change = Change { scheduler: info, tree: &after, leniency: Leniency::Refuse, survivors: &survivors };
+            let change = MeteredChange::prepare(&change, Members::default()).unwrap();
+            let queued = changed.backlog();
+            drop(changed.commit(change, now, &mut never));
+            assert_eq!(changed.backlog(), queued);
+        }
+        let id = if is_later { survivors[class as usize].unwrap().0 } else { class };
+        changed.enqueue(now, packet(id, 1500, n), &mut never);
+        other.enqueue(now, packet(class, 1500, n), &mut never);
+        if n % 4 > 0 {
+            for (scheduler, more) in [(&mut changed, 1), (&mut other, -1)] {
+                let Dequeued::Packet(packet) = scheduler.dequeue(now, &mut never) else { panic!("packets are there") };
+                // A handle is that of an arrival at a leaf.
+                apart[1 + (packet.handle * 7919 % 1000) as usize] += more;
+            }
+            assert!(apart.iter().all(|apart| apart.abs() <= 1), "a leaf has lost or won more than a turn");
+            now = now.saturating_add(Nanos(1500 * NS_PER_BYTE));
+        }
+        invariants(changed.inner()).unwrap();
+    }
+    let received = survivors.iter().flatten().map(|&class| changed.counters(class).received.packets).sum::<u64>();
+    assert_eq!((received, changed.total().received.packets), (20_000, 20_000));
+}
