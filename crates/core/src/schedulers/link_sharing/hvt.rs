@@ -37,6 +37,11 @@
 //! A packet that comes while nothing else is queued is not put into the queues of a tree with lists only and without ceilings
 //! and latency-critical leaves. If it is still alone when it leaves, tags and clocks move as if it had been there.
 //!
+//! # Classes that come and go
+//!
+//! A change of the classes keeps the state of those that stay, in one pass over the classes (`hvt/adopt.rs`). A single leaf
+//! is added or removed without it: [`Hvt::add_leaf`].
+//!
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A

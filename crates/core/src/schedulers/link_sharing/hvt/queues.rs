@@ -84,7 +84,7 @@ impl Queues {
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             is_critical: urgent::leaves(tree).next().is_some(),
         };
-        // Urgent packets may take a tag ahead by their bursts, too.
+        // Urgent packets may take a tag ahead by their bursts, too: this counts where no bound is known.
         let bursts: u64 = urgent::leaves(tree).map(|leaf| urgent::burst(tree, leaf)).sum();
         let more = (1 + 8 * bursts / max_packet.max(1)).ilog2();
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
@@ -101,6 +101,7 @@ impl Queues {
         }
         for (number, class) in (0..).zip(parents(tree)) {
             let distance = queues.add_children(tree, class, (number, lateness.room(class)))?;
+            let more = if lateness.late(class).is_none() { more } else { 0 };
             let reach = (distance.max(1).ilog2() + 2 + more).max(lateness.reach(class).max(1).ilog2() + 1);
             queues.reaches[number as usize] = reach.min(ERA + 2) as u8;
         }
