@@ -1,4 +1,5 @@
-//! Cost of changes under `hvt`, as Markdown tables: one leaf more and one less, alone and by a reload, with packets queued.
+//! Cost of changes under `hvt`, as Markdown tables: one leaf more and one less, alone and by a reload, with packets
+//! queued.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -16,8 +17,8 @@ type Failure = Box<dyn Error>;
 const TIMES: usize = 21;
 const QUEUED: u32 = 50_000;
 
-/// Makes a tree of about `leaves` leaves of weight 1 on `levels` levels, with `more` leaves beside the first one, before the
-/// others. Returns it and the parent of the first leaf.
+/// Makes a tree of about `leaves` leaves of weight 1 on `levels` levels, with `more` leaves beside the first one,
+/// before the others. Returns it and the parent of the first leaf.
 fn tree(leaves: usize, levels: u32, more: usize) -> Result<(Hierarchy, ClassId), Failure> {
     let link = LinkConfig { max_queued: 2 * QUEUED, ..LinkConfig::new(Rate::from_bps(10_000_000_000)?) };
     let mut tree = Hierarchy::builder(link);

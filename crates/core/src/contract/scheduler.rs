@@ -324,10 +324,11 @@ pub trait Scheduler: Any + Send {
         false
     }
 
-    /// Becomes `with`, an unused scheduler of the same kind for other classes: some were added or removed, or have other
-    /// ids, parents or parameters. `survivors` has by old id the leaf that takes over. The queued packets of these leaves,
-    /// and their credit and debt, stay. Packets of other leaves go to `drops` as [`DropReason::ClassRemoved`], under their
-    /// old class. If a limit is lowered, a queue may hold more than the new limit. The remains in `with` are to be dropped.
+    /// Becomes `with`, an unused scheduler of the same kind for other classes: some were added or removed, or have
+    /// other ids, parents or parameters. `survivors` has by old id the leaf that takes over. The queued packets of
+    /// these leaves, and their credit and debt, stay. Packets of other leaves go to `drops` as
+    /// [`DropReason::ClassRemoved`], under their old class. If a limit is lowered, a queue may hold more than the new
+    /// limit. The remains in `with` are to be dropped.
     ///
     /// Returns false, without any change, if the scheduler cannot do that; then the packets are to be queued in `with`.
     /// Allocates nothing.

@@ -236,8 +236,9 @@ impl Table {
         self.now = old.now;
     }
 
-    /// Takes the packets, the turns and CoDel's state of queue `theirs` of `old` into queue `mine`, which is like it. Of more
-    /// than [`FLOWS_PER_HOST`] flows, those that have no turn start anew. Cost: one step for each host and flow with a turn.
+    /// Takes the packets, the turns and CoDel's state of queue `theirs` of `old` into queue `mine`, which is like it.
+    /// Of more than [`FLOWS_PER_HOST`] flows, those that have no turn start anew. Cost: one step for each host and flow
+    /// with a turn.
     pub(super) fn take_queue(&mut self, mine: u32, old: &Self, theirs: u32) {
         let (own, from) = (&mut self.queues[mine as usize], &old.queues[theirs as usize]);
         let by_host = own.first_host.wrapping_sub(from.first_host);

@@ -93,8 +93,8 @@ impl PacketSlab {
         }
     }
 
-    /// Returns true if `theirs`, of `with`, can take over the packets of `mine`: both are FIFOs, or active queues of the
-    /// same hosts and flows.
+    /// Returns true if `theirs`, of `with`, can take over the packets of `mine`: both are FIFOs, or active queues of
+    /// the same hosts and flows.
     pub(crate) fn is_alike(&self, mine: &LeafQueue, with: &Self, theirs: &LeafQueue) -> bool {
         match (mine.table(), theirs.table()) {
             (None, None) => mine.shares().is_some() == theirs.shares().is_some(),
@@ -118,8 +118,8 @@ impl PacketSlab {
         }
     }
 
-    /// Moves the packets of `theirs`, a queue of `old`, into the empty queue `mine`, which is alike. It keeps its limits,
-    /// even if it now holds more.
+    /// Moves the packets of `theirs`, a queue of `old`, into the empty queue `mine`, which is alike. It keeps its
+    /// limits, even if it now holds more.
     pub(crate) fn take_queue(&mut self, mine: &mut LeafQueue, old: &Self, theirs: &mut LeafQueue) {
         let LeafQueue { limit_packets, limit_bytes, active, .. } = *mine;
         let empty = LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });

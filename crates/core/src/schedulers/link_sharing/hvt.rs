@@ -39,8 +39,8 @@
 //!
 //! # Classes that come and go
 //!
-//! A change of the classes keeps the state of those that stay, in one pass over the classes (`hvt/adopt.rs`). A single leaf
-//! is added or removed without it: [`Hvt::add_leaf`].
+//! A change of the classes keeps the state of those that stay, in one pass over the classes (`hvt/adopt.rs`). A single
+//! leaf is added or removed without it: [`Hvt::add_leaf`].
 //!
 //! # Cost per packet
 //!

@@ -1,18 +1,19 @@
 //! Other classes in the middle of everything: some come, some go, and the others may have other ids and parents.
 //!
-//! The new scheduler was built beside. Here it takes the packets and the state of each class that stays, in one pass over
-//! the classes. Packets are not touched.
+//! The new scheduler was built beside. Here it takes the packets and the state of each class that stays, in one pass
+//! over the classes. Packets are not touched.
 //!
-//! An inner class stays if a leaf below it stays below it; its clock goes on. A child *stays in place* if its parent is the
-//! same. Its tag stays, as clocks and tags count bytes per weight, whatever the sum of the weights is. A child that comes
-//! has the tag of a child that was idle for long. One that goes may count until the clock has reached its tag
+//! An inner class stays if a leaf below it stays below it; its clock goes on. A child *stays in place* if its parent is
+//! the same. Its tag stays, as clocks and tags count bytes per weight, whatever the sum of the weights is. A child that
+//! comes has the tag of a child that was idle for long. One that goes may count until the clock has reached its tag
 //! (`hvt/leaving.rs`).
 //!
-//! The units of tags, weights of siblings, or the deadlines of a wheel's group may change in a way that earlier choices do not
-//! fit. Then the class is *restarted*: all its children are as if they came into its queue at once (`hvt/reweigh.rs`).
+//! The units of tags, weights of siblings, or the deadlines of a wheel's group may change in a way that earlier choices
+//! do not fit. Then the class is *restarted*: all its children are as if they came into its queue at once
+//! (`hvt/reweigh.rs`).
 //!
-//! Trees with latency-critical leaves are refused: that urgent packets sent before the change count within the bounds of the
-//! new tree is not proved.
+//! Trees with latency-critical leaves are refused: that urgent packets sent before the change count within the bounds
+//! of the new tree is not proved.
 
 use super::place::{LEAF, Place, State};
 use super::queues::Queues;
@@ -29,8 +30,8 @@ fn survivor(survivors: Survivors<'_>, class: ClassId) -> Option<ClassId> {
 }
 
 impl Hvt {
-    /// Becomes `with`, which was never used, with the packets and the state of the classes that stay. Returns false, without
-    /// a change, if that is not possible.
+    /// Becomes `with`, which was never used, with the packets and the state of the classes that stay. Returns false,
+    /// without a change, if that is not possible.
     pub(super) fn change(
         &mut self,
         now: Nanos,
@@ -115,7 +116,8 @@ impl Hvt {
         self.choose_path();
     }
 
-    /// Puts into the queues what has packets and is not there: leaves with another parent, and classes whose ceiling is gone.
+    /// Puts into the queues what has packets and is not there: leaves with another parent, and classes whose ceiling is
+    /// gone.
     fn let_all_rise(&mut self) {
         let leaves = (0..self.queues.leaves.len() as u32).map(|id| id | LEAF);
         for child in leaves.chain((1..self.queues.nodes.len() as u32).rev()) {
@@ -358,8 +360,8 @@ impl Queues {
         }
     }
 
-    /// Calls `visit` with each child in the queue of `node`, in the order in which children of one group leave, and with the start
-    /// of its slot or its tag.
+    /// Calls `visit` with each child in the queue of `node`, in the order in which children of one group leave, and
+    /// with the start of its slot or its tag.
     fn for_each_queued(&self, node: u32, mut visit: impl FnMut(u32, u64)) {
         let Node { mut on, is_wheel, .. } = self.nodes[node as usize];
         while on != 0 {

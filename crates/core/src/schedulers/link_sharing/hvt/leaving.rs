@@ -1,8 +1,8 @@
 //! The sum of the weights of siblings, when some of them are gone.
 //!
-//! A child that leaves while its tag is ahead of the clock has had more than its share. Its weight counts until the clock
-//! has reached the tag, as that of an idle child would. A child whose tag is not ahead leaves at once. `docs/hvt.md`,
-//! "Classes that come and go", has the proof.
+//! A child that leaves while its tag is ahead of the clock has had more than its share. Its weight counts until the
+//! clock has reached the tag, as that of an idle child would. A child whose tag is not ahead leaves at once.
+//! `docs/hvt.md`, "Classes that come and go", has the proof.
 
 use super::queues::Queues;
 use super::scale::{Scale, rate};
@@ -93,8 +93,8 @@ impl Sum {
         (self.least = self.least.min(self.rate()));
     }
 
-    /// No longer counts a child with the inverse weight `inverse`. The sum stays too large by the error of the reciprocal,
-    /// at most one part in 2^16 of the weight.
+    /// No longer counts a child with the inverse weight `inverse`. The sum stays too large by the error of the
+    /// reciprocal, at most one part in 2^16 of the weight.
     pub(super) fn sub(&mut self, inverse: u64) {
         self.weight -= (1u128 << self.bits).div_ceil(inverse.into()) as u64;
         self.children -= 1;
@@ -170,8 +170,8 @@ impl Queues {
         self.set_rate(node);
     }
 
-    /// Looks at one of the classes with children that are gone, and no longer counts them if its clock has reached their
-    /// tags. Later is early enough.
+    /// Looks at one of the classes with children that are gone, and no longer counts them if its clock has reached
+    /// their tags. Later is early enough.
     pub(super) fn let_go(&mut self) {
         let Leaving { nodes, next } = &mut self.leaving;
         if nodes.is_empty() {

@@ -151,8 +151,8 @@ impl Queues {
     }
 }
 
-/// Returns `with`, a child of `node`, with the tag of `member`, which it was while the parent was `before`. The clock is the
-/// same.
+/// Returns `with`, a child of `node`, with the tag of `member`, which it was while the parent was `before`. The clock
+/// is the same.
 pub(super) fn converted(node: &Node, before: &Node, max_packet: u64, member: Member, with: Member) -> Member {
     let is_queued = member.place.state() == State::Queued;
     let tag = if is_queued { member.tag } else { member.lifted(node, 1 << ERA) };

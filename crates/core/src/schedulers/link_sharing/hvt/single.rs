@@ -1,13 +1,14 @@
 //! One class more or less, in O(levels) and comparisons within the queue of its parent.
 //!
-//! A leaf that is added joins the list of the siblings of its weight, or in a wheel the group of its half octave. One that
-//! is removed leaves them. Tags, tokens and packets of all other classes stay, and no other class is visited. Nothing is
-//! allocated: [`Hvt::with_room`] reserves the room. What does not fit is an error, and changes nothing. Then the
-//! classes can be [changed at once](crate::Change), in one pass over all of them.
+//! A leaf that is added joins the list of the siblings of its weight, or in a wheel the group of its half octave. One
+//! that is removed leaves them. Tags, tokens and packets of all other classes stay, and no other class is visited.
+//! Nothing is allocated: [`Hvt::with_room`] reserves the room. What does not fit is an error, and changes nothing. Then
+//! the classes can be [changed at once](crate::Change), in one pass over all of them.
 //!
 //! Cost of an addition: a comparison with each list or group of the parent, at most 63, and a step for each level. Of a
-//! removal: a step for each sibling in the leaf's list, 23 at most, or in its slot of a wheel, and a step for each packet
-//! that is dropped. If the parent has nothing else in its queue, the same once more for the parent, and so on up.
+//! removal: a step for each sibling in the leaf's list, 23 at most, or in its slot of a wheel, and a step for each
+//! packet that is dropped. If the parent has nothing else in its queue, the same once more for the parent, and so on
+//! up.
 
 use core::fmt;
 
@@ -32,8 +33,8 @@ pub enum SingleError {
     Class(ClassId),
     /// The leaf has an active queue or hosts, or is latency-critical, or the tree has such a leaf that is.
     Feature,
-    /// No sibling has the same weight, or in a class with many children one within half an octave and not lighter; or the
-    /// class has 24 children, so that a different queue is needed for more.
+    /// No sibling has the same weight, or in a class with many children one within half an octave and not lighter; or
+    /// the class has 24 children, so that a different queue is needed for more.
     Group,
     /// The sum of the weights would leave the range of the units of tags.
     Units,
@@ -64,8 +65,8 @@ impl Hvt {
         Self::build(tree, leaves)
     }
 
-    /// Adds a leaf below `parent`, the link or an inner class. Returns its id: that of a removed leaf, or the next one. It
-    /// is as a leaf that has been idle for long.
+    /// Adds a leaf below `parent`, the link or an inner class. Returns its id: that of a removed leaf, or the next one.
+    /// It is as a leaf that has been idle for long.
     ///
     /// The caller sees to it that siblings have shares of one kind and no more guarantees than their parent.
     ///
@@ -326,7 +327,8 @@ impl Queues {
         }
     }
 
-    /// Returns the slot of `child` in a group of a wheel, and the child before it there. That of its tag is looked at first.
+    /// Returns the slot of `child` in a group of a wheel, and the child before it there. That of its tag is looked at
+    /// first.
     fn find_in_wheel(&self, group: usize, tag: u64, child: u32) -> (u32, u32) {
         for (slot, first) in self.groups[group].firsts_from_slot_of(tag) {
             let (mut before, mut at) = (NIL, first);

@@ -86,7 +86,8 @@ impl Group {
         self.slots.get(bit as usize).map(|slot| slot.first)
     }
 
-    /// Returns the start and the first child of each slot that is not empty, in their order. `first` is the start of the first.
+    /// Returns the start and the first child of each slot that is not empty, in their order. `first` is the start of
+    /// the first.
     pub(super) fn firsts_from(&self, first: u64) -> impl Iterator<Item = (u64, u32)> {
         let ahead = move |bit: u32| u64::from(bit.wrapping_sub(self.bit(first)) % SLOTS) << self.shift;
         self.firsts_from_slot_of(first).map(move |(bit, child)| (first.wrapping_add(ahead(bit)), child))
@@ -238,8 +239,8 @@ pub(super) fn take_behind(group: &mut Group, bit: u32, (before, child): (u32, u3
     }
 }
 
-/// Takes out the first child of the slot `bit`, behind which `next` is the next one. Returns true if others are left in the
-/// group.
+/// Takes out the first child of the slot `bit`, behind which `next` is the next one. Returns true if others are left in
+/// the group.
 pub(super) fn take_from(group: &mut Group, entry: &mut Entry, bit: u32, next: u32) -> bool {
     if bit == group.bit(entry.start) {
         return take_first(group, entry, next);

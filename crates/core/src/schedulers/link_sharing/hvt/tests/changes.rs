@@ -185,6 +185,10 @@ impl Run {
         id
     }
 
+    fn is_idle(&self, name: u32) -> bool {
+        self.queued.get(&name).is_none_or(VecDeque::is_empty)
+    }
+
     fn sent(&mut self, packet: &Packet) -> u32 {
         let name = self.classes.all[packet.class.index() - 1].name;
         assert_eq!(self.queued.get_mut(&name).unwrap().pop_front(), Some(packet.handle), "order of {name}");
@@ -325,7 +329,8 @@ fn config_of(name: u32, leaf: bool) -> ClassConfig {
     }
 }
 
-/// Two inner classes below the link, `count` leaves below them and the link, with ids in a random order; by id their names.
+/// Two inner classes below the link, `count` leaves below them and the link, with ids in a random order; by id their
+/// names.
 fn renumbered(count: u32, push_out: bool, seed: &mut u64) -> (Hierarchy, Vec<u32>) {
     let when_full = if push_out { WhenFull::PushOut } else { WhenFull::DropArrival };
     let link = LinkConfig { when_full, max_queued: 200, ..LinkConfig::new(LINK) };
@@ -426,7 +431,7 @@ proptest! {
                     }
                 }
                 Step::Send | Step::Purge => match run.hvt.dequeue(run.now, &mut never) {
-                    Dequeued::Packet(packet) => drop(run.sent(&packet)),
+                    Dequeued::Packet(packet) => _ = run.sent(&packet),
                     other => run.now = if let Dequeued::WaitUntil(at) = other { at } else { run.now },
                 },
                 Step::Change(_) => {
@@ -436,7 +441,7 @@ proptest! {
                         let ceiling = (value % 7 == 0).then_some(5_000_000 + value % 1_000_000_000);
                         let parent = if after.id(one).is_none() || value % 3 == 0 { LINK_NAME } else { one };
                         match value % 5 {
-                            0 | 1 => drop(after.add((value >> 8) as usize % 100, parent, weight(value), ceiling)),
+                            0 | 1 => _ = after.add((value >> 8) as usize % 100, parent, weight(value), ceiling),
                             _ => after.change(&Edit::Remove((value >> 8) as usize % 1000)),
                         }
                     }
@@ -456,7 +461,8 @@ proptest! {
     fn siblings_and_delays_stay_within_their_bounds_while_others_come_and_go(
         steps in prop::collection::vec((any::<u64>(), 0u8..40), 200..1500),
     ) {
-        // Below one class: two that are compared, one whose delay is, one that keeps the units, and 31 or less of others.
+        // Below one class: two that are compared, one whose delay is, one that keeps the units, and 31 or less of
+        // others.
         let mut classes = Classes { all: Vec::new(), next: LINK_NAME };
         let one = classes.add(0, LINK_NAME, 10, None);
         let rival = classes.add(1, LINK_NAME, 10, None);
@@ -479,7 +485,7 @@ proptest! {
         let bound_delay = |widest: f64| 8.0 * (1500.0 / (3.0 / widest / 2.0) + 1500.0 + 2.0 * 1500.0 / 0.5);
         for (n, (value, kind)) in (0..).zip(steps) {
             for name in [i, j, rival, wide] {
-                if kind < 36 && run.queued.get(&name).is_none_or(VecDeque::is_empty) && (name != wide || value % 3 > 0) {
+                if kind < 36 && run.is_idle(name) && (name != wide || value % 3 > 0) {
                     run.arrive(name, if value % 4 == 0 { 1 + (value >> 8) as u32 % 1500 } else { 1500 }, n);
                 }
             }
@@ -497,7 +503,7 @@ proptest! {
                     let name = after.add((value >> 9) as usize % 100, one, weight, None);
                     run.change(after);
                     others.push((name, weight));
-                    (0..1 + value % 3).for_each(|_| drop(run.arrive(name, 1500, n)));
+                    (0..1 + value % 3).for_each(|_| _ = run.arrive(name, 1500, n));
                 }
                 6..=9 if !others.is_empty() => {
                     let (name, _) = others.swap_remove((value >> 9) as usize % others.len());
@@ -507,7 +513,8 @@ proptest! {
                 10 | 11 => {
                     let ahead = run.ahead();
                     others.retain(|other| !ahead.contains(&other.0));
-                    ahead.into_iter().filter(|name| ![i, j, smooth, wide, rival].contains(name)).for_each(|name| after.remove(name));
+                    let stays = [i, j, smooth, wide, rival];
+                    ahead.into_iter().filter(|name| !stays.contains(name)).for_each(|name| after.remove(name));
                     run.change(after);
                 }
                 12..=19 if !others.is_empty() => {
@@ -521,15 +528,14 @@ proptest! {
                             longest = longest.max(run.now.saturating_sub(arrivals.pop_front().unwrap()).0 as f64);
                         }
                     }
-                    if run.queued.get(&i).is_none_or(VecDeque::is_empty) || run.queued.get(&j).is_none_or(VecDeque::is_empty) {
-                        // Their backlog goes on: the next packets come before the link is free.
-                        for name in [i, j] {
-                            if run.queued.get(&name).is_none_or(VecDeque::is_empty) {
-                                run.arrive(name, 1500, n);
-                            }
+                    // Their backlog goes on: the next packets come before the link is free.
+                    for name in [i, j] {
+                        if run.is_idle(name) {
+                            run.arrive(name, 1500, n);
                         }
                     }
-                    let apart = sent.get(&i).map_or(0.0, |&bytes| bytes as f64 / 2.0) - sent.get(&j).map_or(0.0, |&bytes| bytes as f64 / 5.0);
+                    let service = |name: u32, weight: f64| sent.get(&name).map_or(0.0, |&bytes| bytes as f64 / weight);
+                    let apart = service(i, 2.0) - service(j, 5.0);
                     (least, most) = (least.min(apart), most.max(apart));
                 }
             }
@@ -543,7 +549,8 @@ proptest! {
     }
 }
 
-/// Makes a leaf that has spent its ceiling, beside another one. Returns the scheduler and the time at which it may send.
+/// Makes a leaf that has spent its ceiling, beside another one. Returns the scheduler and the time at which it may
+/// send.
 fn in_debt() -> (Hvt, Nanos) {
     let limited = ClassConfig { ceiling: Rate::from_bps(1_000_000).ok(), ceiling_burst: Some(0), ..weighted(1) };
     let mut hvt = Hvt::new(&flat([weighted(1), limited])).unwrap();
@@ -605,7 +612,7 @@ fn a_subscriber_more_among_a_thousand_drops_nothing_and_no_leaf_loses_more_than_
     let info = &super::super::INFO;
     // Each tenth one has a ceiling, and is in debt after each packet. The new one is the 500th.
     let config = |n: u64| {
-        let ceiling = Rate::from_bps(8_000_000).ok().filter(|_| n % 10 == 0);
+        let ceiling = Rate::from_bps(8_000_000).ok().filter(|_| n.is_multiple_of(10));
         ClassConfig { ceiling, ceiling_burst: ceiling.map(|_| 0), ..weighted(1 + n % 3) }
     };
     let before = flat((1..=1000).map(config));

@@ -386,8 +386,8 @@ impl Model {
         }
     }
 
-    /// Returns by class of `after` the inner class of `before` that it was: a leaf that stays keeps its parents, the first
-    /// one decides.
+    /// Returns by class of `after` the inner class of `before` that it was: a leaf that stays keeps its parents, the
+    /// first one decides.
     fn twins(before: &Hierarchy, after: &Hierarchy, survivors: &[Option<ClassId>]) -> Vec<Option<usize>> {
         let mut twins = alloc::vec![None; after.len()];
         twins[ROOT] = Some(ROOT);
@@ -412,8 +412,8 @@ impl Model {
         twins
     }
 
-    /// Changes the classes, as docs/hvt.md says. Takes the units from `hvt`, which has changed. Returns the packets that are
-    /// dropped.
+    /// Changes the classes, as docs/hvt.md says. Takes the units from `hvt`, which has changed. Returns the packets
+    /// that are dropped.
     pub(super) fn change(
         &mut self,
         now: Nanos,

@@ -36,7 +36,7 @@ fn compare_singles(fixed: &[u64], weights: &[u64], steps: &[(u64, u8)]) {
     for (n, &(value, kind)) in (0u64..).zip(steps) {
         let pick =
             |names: &BTreeMap<u32, ClassId>, value: u64| *names.keys().nth(value as usize % names.len()).unwrap();
-        let mut change = |more: &[(u32, u64, Option<u64>)], ids: &mut BTreeMap<u32, ClassId>, at_once: &mut Hvt| {
+        let change = |more: &[(u32, u64, Option<u64>)], ids: &mut BTreeMap<u32, ClassId>, at_once: &mut Hvt| {
             let (after, after_ids) = tree(fixed, more);
             let mut survivors = alloc::vec![None; ids.len() + 2];
             ids.iter().for_each(|(name, id)| survivors[id.index()] = after_ids.get(name).copied());
