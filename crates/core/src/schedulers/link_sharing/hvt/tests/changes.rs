@@ -653,3 +653,37 @@ fn a_subscriber_more_among_a_thousand_drops_nothing_and_no_leaf_loses_more_than_
     let received = survivors.iter().flatten().map(|&class| changed.counters(class).received.packets).sum::<u64>();
     assert_eq!((received, changed.total().received.packets), (20_000, 20_000));
 }
+
+#[test]
+fn a_class_is_restarted_where_deadlines_would_come_earlier_and_only_there() {
+    // 9 and 10 are in one half octave of a wheel, whose distance is that of 9, if it is there.
+    // 100 keeps the units.
+    let leaves = |weights: &[u64]| flat(core::iter::once(&100).chain(weights).map(|&weight| weighted(weight)));
+    let (mut with_nine, tens) = (alloc::vec![10; 31], [10; 30]);
+    with_nine[30] = 9;
+    let few = [10; 20];
+    for (before, after, restarts) in [
+        (&with_nine[..], &tens[..], true),
+        (&tens, &with_nine, false),
+        (&tens, &tens[..29], false),
+        (&tens, &few, true),
+        (&few, &tens, false),
+    ] {
+        let mut hvt = Hvt::new(&leaves(before)).unwrap();
+        for n in 0..2 {
+            (1..=before.len() as u32 + 1)
+                .for_each(|class| hvt.enqueue(Nanos::ZERO, packet(class, 1500, n), &mut never));
+        }
+        (0..10).for_each(|_| assert!(matches!(hvt.dequeue(Nanos::ZERO, &mut never), Dequeued::Packet(_))));
+        let survivors: Vec<_> = (0..=before.len() + 1)
+            .map(|id| (1..=after.len() + 1).contains(&id).then_some(ClassId(id as u32)))
+            .collect();
+        // The last ones have not sent yet: they are behind the clock.
+        let last = ClassId(before.len().min(after.len()) as u32 + 1);
+        let (_, behind) = lead(&hvt, last);
+        assert!(behind < 0);
+        assert!(hvt.adopt(Nanos::ZERO, &mut Hvt::new(&leaves(after)).unwrap(), &survivors, &mut |_, _, _| {}));
+        invariants(&hvt).unwrap();
+        assert_eq!(lead(&hvt, last).1, if restarts { 0 } else { behind }, "{} to {}", before.len(), after.len());
+    }
+}
