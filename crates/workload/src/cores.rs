@@ -151,7 +151,7 @@ fn circle(
     let now = || Nanos(start.elapsed().as_nanos() as u64);
     for packet in 0..packets(pattern) {
         let class = leaves[if churn { random.below(LEAVES) } else { packet % LEAVES }];
-        scheduler.enqueue(now(), Packet { handle: packet as u64, len: 1500, class }, &mut drops);
+        scheduler.enqueue(now(), Packet { handle: packet as u64, len: std::env::var("LEN").map_or(1500, |l| l.parse().unwrap()), class }, &mut drops);
     }
     let (mut segments, mut batch) = (Vec::new(), Vec::with_capacity(BATCH));
     while segments.is_empty() || !stop.load(Ordering::Relaxed) {
