@@ -17,6 +17,7 @@ use super::ring::{NIL, Own, Ring, State};
 use super::tree::{Offer, Start, rise_for};
 use crate::contract::{Amount, BatchEnd, ClassId, DropReason, DropSink, Nanos, OutOfMemory, Packet};
 use crate::parts::memory::{Queue, Stack, filled, slice};
+use crate::parts::prefetch::prefetch;
 use crate::queue::PacketSlab;
 
 /// Attempts to count a packet of a leaf that other workers send from, too.
@@ -302,6 +303,9 @@ impl Passes {
         while ring.left > 0 && !call.is_full() {
             let leaf = ring.pop(&self.leaves);
             ring.left -= 1;
+            let next = ring.first() as usize;
+            prefetch(&self.leaves, next);
+            prefetch(&tree.classes.children, next);
             let own = &mut self.leaves[leaf as usize];
             let mut held = is_held(tree, leaf, call);
             if own.state == State::Pending {
@@ -527,7 +531,7 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
             return credit;
         }
         let Some(len) = own.queue.head_len() else { return credit };
-        if !tree.ceilings.are_ready(ceiling) {
+        if ceiling != ceilings::NIL && !tree.ceilings.are_ready(ceiling) {
             return credit;
         }
         if !child.count(sent, len.into()) {
@@ -537,7 +541,9 @@ fn send(tree: &SharedTree, own: &mut Own, slab: &mut PacketSlab, leaf: u32, v: u
             continue;
         }
         sent = sent.wrapping_add(len.into());
-        tree.ceilings.charge(ceiling, len);
+        if ceiling != ceilings::NIL {
+            tree.ceilings.charge(ceiling, len);
+        }
         if let Some(packet) = own.queue.dequeue(slab, ClassId(leaf), call.now, call.drops) {
             call.send(packet);
         }

@@ -20,6 +20,7 @@ use crate::queue::PacketSlab;
 /// returned without packets, while a leaf that has sent its last one still owes for it: it leaves in the call at that
 /// time.
 #[derive(Debug)]
+#[repr(align(128))] // Workers that lie side by side in memory share no cache line: each writes its own with each packet.
 pub struct Worker {
     tree: Arc<SharedTree>,
     passes: Passes,
