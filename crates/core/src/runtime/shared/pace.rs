@@ -2,8 +2,8 @@
 //!
 //! # The rule
 //! N is the queue of the network interface as computed: the bytes that were sent and that a link of the rate C cannot
-//! have carried yet. X = R - sent - dropped is the credit of all classes together. A worker moves R at the begin of a
-//! pass, with dt the time since anyone did:
+//! have carried yet. X = R - sent - dropped is the credit of all classes together. A worker moves R before it reads
+//! virtual times, at most once per tick, with dt the time since anyone did:
 //!
 //! ```text
 //! grow := C dt
