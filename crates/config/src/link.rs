@@ -453,14 +453,11 @@ impl LinkFile {
     /// # Errors
     /// Says what the file asks for.
     pub fn require_one_core(&self, what: &str) -> Result<(), Problems> {
-        let Cores { count, split } = self.cores;
-        if self.cores.is_one() {
-            return Ok(());
-        }
-        let why = format!("is {count}, with split = \"{}\"; {what} runs each link on one core", split.name());
-        let help = "remove cores and split, or write several links; `fairlink sim` models several cores";
-        let span = self.link_key(|key| matches!(key.name, "cores" | "split"));
-        Err(Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help })))
+        let (why, help) = (
+            "runs each link on one core",
+            "remove cores and split, or write several links; `fairlink sim` models several cores",
+        );
+        if self.cores.is_one() { Ok(()) } else { Err(self.misplaced_cores(what, why, help)) }
     }
 
     /// Refuses several cores in another way than by a hub, for `what`, which knows that one.
@@ -468,14 +465,20 @@ impl LinkFile {
     /// # Errors
     /// Says what the file asks for.
     pub fn require_hub(&self, what: &str) -> Result<(), Problems> {
+        let (why, help) = (
+            "shares a link among cores by a hub",
+            "write split = \"hub\", or remove cores and split; `fairlink sim` models the other ways",
+        );
+        let fits = self.cores.is_one() || self.cores.split == Split::Hub;
+        if fits { Ok(()) } else { Err(self.misplaced_cores(what, why, help)) }
+    }
+
+    /// Describes cores that `what` cannot have, because it does `why`.
+    fn misplaced_cores(&self, what: &str, why: &str, help: &'static str) -> Problems {
         let Cores { count, split } = self.cores;
-        if self.cores.is_one() || split == Split::Hub {
-            return Ok(());
-        }
-        let why = format!("is {count}, with split = \"{}\"; {what} shares a link among cores by a hub", split.name());
-        let help = "write split = \"hub\", or remove cores and split; `fairlink sim` models the other ways";
+        let why = format!("is {count}, with split = \"{}\"; {what} {why}", split.name());
         let span = self.link_key(|key| matches!(key.name, "cores" | "split"));
-        Err(Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help })))
+        Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help }))
     }
 
     /// Describes a scheduler's refusal of this file's tree, with the name and the place of the class.

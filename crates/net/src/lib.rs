@@ -45,6 +45,7 @@ pub use {
         Severity, StatsContent, TimeShares, Vitals, Wanted, Watchdog, close_wires, has_room_to_read, remove_cables,
     },
     io::af_packet::{AfPacket, AfPacketOptions},
+    io::backend::BackendKind,
     io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Rest, Sent},
     io::clock::{Clock, MonotonicClock, realtime_ns, realtime_offset_ns},
     io::ethtool::{Offload, set_offload},
@@ -53,7 +54,6 @@ pub use {
     io::huge_pages::HugePages,
     io::interface::{self, Interface, InterfaceError, Offloads},
     io::pacing::{Pacing, wake_punctually},
-    io::port::BackendKind,
     io::priority::{RAISED_NICE, nice, raise_priority, set_nice},
     qdisc::{
         LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscClass, QdiscContent, QdiscError, QdiscExtension, QdiscFilters,

@@ -68,14 +68,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     cores: CoreArgs,
     /// Time without a turn of the data thread after which the threads that receive forward by themselves, each class at
-    /// its last rate or its guarantee; at least 1ms [default: that of --catch-up].
+    /// its last rate or its guarantee; at least 1ms [default: 1ms with --pacing busy, else that of --catch-up].
     #[arg(long, value_name = "TIME", value_parser = time)]
     worker_patience: Option<Nanos>,
     /// Nice value of the threads, -20 to 19 [default: -5 if it is 0 and the user may].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: Option<i32>,
     /// Start even on interfaces that another gateway uses, that belong to a bridge, that have IP addresses, or that are
-    /// both ends of one cable. Frames may be duplicated or loop.
+    /// both ends of one cable: frames may be duplicated or loop. And with more threads of a link than processors.
     #[arg(long)]
     force: bool,
     /// Turn off offloads that join packets (GRO, LRO) while the gateway runs. Needed only for LRO and where the kernel

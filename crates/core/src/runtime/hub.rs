@@ -144,7 +144,7 @@ struct Intake {
     ring: Consumer<Packet>,
     /// Packets taken so far.
     taken: u64,
-    /// What the packet at its head waits for.
+    /// The ring that must be emptied before the packet at its head.
     behind: Option<Behind>,
 }
 

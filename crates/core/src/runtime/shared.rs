@@ -189,7 +189,7 @@ const fn refusal(feature: Feature) -> Option<&'static str> {
     }
 }
 
-/// What an `Arc` allocates for `T`, at least.
+/// Bytes that an `Arc` allocates for `T`, at least.
 type ArcOf<T> = ([usize; 2], T);
 
 /// A tree of classes that several [workers](Worker) share.

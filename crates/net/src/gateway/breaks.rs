@@ -15,9 +15,9 @@ use crate::gateway::outlet::Outlet;
 use crate::gateway::ports::{Looked, Ports, WhyNot};
 use crate::gateway::run::{Gateway, Time};
 use crate::io::af_xdp::Fit;
-use crate::io::backend::{Backend, BackendError};
+use crate::io::backend::{Backend, BackendError, BackendKind};
 use crate::io::clock::Clock;
-use crate::io::port::BackendKind;
+use crate::io::port::Footprint;
 
 /// Time after the heartbeat became zero for which programs that have read the previous one may still run and accept
 /// frames.
@@ -204,11 +204,17 @@ impl Gateway {
 
     /// Opens the ports with AF_XDP as before, or with packet sockets if the new interfaces cannot use it.
     fn open_xdp(&mut self, looked: Looked, notes: &mut Vec<String>) -> Result<Ports, OpenError> {
-        let pool = &mut self.data_path.pool;
+        let within = self.data_path.for_workers();
+        let with = (&mut self.data_path.pool, &within);
         let interfaces = [&looked.input, &looked.output];
-        let opened = match Fit::of(interfaces, self.config.reverse) {
-            Ok(fit) if fit.frame_bytes <= self.footprint.frame_bytes && fit.owned() <= self.footprint.owned => {
-                Ports::open_xdp(&self.config, interfaces, (fit, self.choice.modes), pool, self.early.as_ref(), notes)
+        let workers = self.config.workers();
+        let fits = |fit: &Fit| {
+            let footprint = Footprint::of_af_xdp(fit).with_workers(workers);
+            footprint.frame_bytes <= self.footprint.frame_bytes && footprint.owned <= self.footprint.owned
+        };
+        let opened = match Fit::of(interfaces, self.config.reverse, workers) {
+            Ok(fit) if fits(&fit) => {
+                Ports::open_xdp(&self.config, interfaces, (fit, self.choice.modes), with, self.early.as_ref(), notes)
             }
             Ok(_) => Err(WhyNot::Unfit("an interface has longer frames or more receive queues than before".to_owned())),
             Err(why) => Err(WhyNot::Unfit(why.0)),
@@ -218,7 +224,8 @@ impl Gateway {
             Err(WhyNot::Refused(error)) => Err(error),
             Err(WhyNot::Unfit(why)) => {
                 notes.push(format!("falls back to AF_PACKET: {why}"));
-                Ports::open(&self.config, self.early.as_ref(), looked, &self.data_path.for_workers(), notes)
+                let with = (&self.data_path.pool, &within);
+                Ports::open(&self.config, self.early.as_ref(), looked, with, notes)
             }
         }
     }
@@ -230,7 +237,9 @@ impl Gateway {
         notes.clear();
         let Ports { mut input, mut output, held } = match self.footprint.backend {
             BackendKind::AfPacket => {
-                Ports::open(&self.config, self.early.as_ref(), looked, &self.data_path.for_workers(), &mut notes)?
+                let within = self.data_path.for_workers();
+                let with = (&self.data_path.pool, &within);
+                Ports::open(&self.config, self.early.as_ref(), looked, with, &mut notes)?
             }
             BackendKind::AfXdp => self.open_xdp(looked, &mut notes)?,
         };

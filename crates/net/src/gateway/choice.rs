@@ -2,9 +2,9 @@
 
 use crate::gateway::config::{BackendChoice, GatewayConfig};
 use crate::io::af_xdp::Mode;
+use crate::io::backend::BackendKind;
 use crate::io::interface::Interface;
 use crate::io::netdev;
-use crate::io::port::BackendKind;
 
 /// A backend for the two interfaces of a gateway.
 #[derive(Clone, Debug)]
@@ -31,16 +31,11 @@ impl Choice {
                 notes.push(why.to_owned());
                 packet(None)
             }
-            BackendChoice::AfXdp if config.workers() > 0 => {
-                notes.push("AF_PACKET: a link on several cores has no AF_XDP sockets".to_owned());
-                packet(None)
-            }
             BackendChoice::AfXdp => {
                 // If only the first driver supports zero-copy, both copy.
                 Self { backend: BackendKind::AfXdp, modes: &[Mode::Best, Mode::Copy], reason: None }
             }
             BackendChoice::Auto if config.own_traffic => packet(Some("this host's own traffic".to_owned())),
-            BackendChoice::Auto if config.workers() > 0 => packet(Some("several cores".to_owned())),
             BackendChoice::Auto => match interfaces.iter().find_map(|interface| lacks_zero_copy(interface)) {
                 Some(why) => packet(Some(why)),
                 None => Self {

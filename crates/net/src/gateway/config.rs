@@ -12,10 +12,10 @@ use crate::gateway::data_path::Lengths;
 use crate::gateway::fail_open::FailOpen;
 use crate::gateway::liveness::DEFAULT_STALL;
 use crate::gateway::pools::Pools;
-use crate::gateway::workers;
+use crate::gateway::workers::{self, Sortings};
 use crate::io::af_packet::AfPacketOptions;
+use crate::io::backend::BackendKind;
 use crate::io::pacing::{DEFAULT_CATCH_UP, Pacing};
-use crate::io::port::BackendKind;
 
 /// Policy for offloads that join packets (GRO, LRO). The gateway splits joined packets, but only if the kernel
 /// describes them ([`AfPacketOptions::split`]).
@@ -283,9 +283,21 @@ impl GatewayConfig {
     }
 
     /// Time without a turn of the data thread after which workers forward by themselves. A thread that shares its
-    /// processor loses it for some milliseconds now and then; packets that pass it meanwhile change their order.
+    /// processor loses it for some milliseconds now and then; packets that pass it meanwhile change their order. One that
+    /// never sleeps has its processor alone.
     pub(crate) fn patience(&self) -> Nanos {
-        self.worker_patience.or(self.catch_up).unwrap_or(DEFAULT_CATCH_UP).max(workers::PATIENCE)
+        let has_its_own = self.pacing == Pacing::Busy && self.processor != Processor::Any;
+        let lost = || self.catch_up.unwrap_or(DEFAULT_CATCH_UP);
+        let unasked = || if has_its_own { workers::PATIENCE } else { lost() };
+        self.worker_patience.unwrap_or_else(unasked).max(workers::PATIENCE)
+    }
+
+    /// Prepares the classes for the workers, with the number of their generation; `None` without workers.
+    pub(crate) fn sortings(&self, generation: u32) -> Option<Sortings> {
+        let rules = (&self.matches[..], self.default_class);
+        let lengths = (self.overhead, self.longest_frame);
+        let workers = self.workers();
+        (workers > 0).then(|| Sortings::new(workers, &self.tree, rules, lengths, generation))
     }
 
     /// Lengths on its link.

@@ -129,9 +129,9 @@ pub(crate) struct DataPath<I, O, C> {
     pub(crate) sample_every: u64,
     /// Drops in the kernel, if it allows them.
     pub(crate) early: Option<EarlyDrops>,
-    /// What workers share with this thread, if there are any.
+    /// The rates and accounts that workers share with this thread, if there are any.
     pub(crate) desk: Option<DeskEnd>,
-    /// What workers did by themselves, until it is told.
+    /// Frames that workers forwarded and dropped by themselves, until they are told.
     pub(crate) alone: Alone,
     /// Writer of a trace, if one is recorded.
     pub(crate) tap: Option<Box<TraceWriter>>,
@@ -426,90 +426,6 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         self.outgoing.iter().chain(&self.under_way)
     }
 
-    /// Makes room for packets on their way through workers, `count` each way.
-    pub(crate) fn expect_under_way(&mut self, count: usize) {
-        self.under_way.reserve(count);
-        self.back_under_way.reserve(count);
-        self.settled.reserve(count);
-    }
-
-    /// Counts packets whose outcome an interface behind workers has reported.
-    pub(crate) fn settle(&mut self) {
-        if !self.under_way.is_empty() {
-            let mut settled = std::mem::take(&mut self.settled);
-            self.output.settle(&mut settled);
-            for outcome in settled.drain(..) {
-                let Some(packet) = self.under_way.pop_front() else { break };
-                self.count_settled(packet, outcome);
-            }
-            self.settled = settled;
-        }
-        let (false, Some(stats)) = (self.back_under_way.is_empty(), &mut self.reverse) else { return };
-        self.input.settle(&mut self.settled);
-        for outcome in self.settled.drain(..) {
-            let Some((frame, len)) = self.back_under_way.pop_front() else { break };
-            self.pool.end_reading(frame);
-            match outcome {
-                Settled::Accepted(_) => stats.sent.count(len),
-                Settled::Refused { .. } => {
-                    stats.dropped.count(len);
-                    stats.refused.count(len);
-                }
-            }
-            self.moved = true;
-        }
-    }
-
-    /// Counts what workers did by themselves.
-    pub(crate) fn collect_alone(&mut self) {
-        let Self { desk: Some(desk), counters, alone, reverse, .. } = self else { return };
-        let back = desk.collect(|class, Alone { sent, dropped }| {
-            counters.passed(class, sent, dropped);
-            alone.sent += sent;
-            alone.dropped += dropped;
-        });
-        if let Some(stats) = reverse {
-            stats.received += back.sent;
-            stats.received += back.dropped;
-            stats.sent += back.sent;
-            stats.dropped += back.dropped;
-        }
-    }
-
-    /// Says what workers did by themselves since the last call, if anything.
-    pub(crate) fn told_alone(&mut self) -> Option<String> {
-        self.collect_alone();
-        let Alone { sent, dropped } = std::mem::take(&mut self.alone);
-        (sent.packets + dropped.packets > 0).then(|| {
-            format!(
-                "the data thread made no turn for a while: workers forwarded {} packets past the scheduler, each class at its last rate or its guarantee, and dropped {} beyond that",
-                sent.packets, dropped.packets
-            )
-        })
-    }
-
-    fn count_settled(&mut self, packet: Packet, outcome: Settled) {
-        let Self { pool, counters, tap, .. } = self;
-        let Packet { handle, len, class } = packet;
-        let frame = handle as u32;
-        let gone = match outcome {
-            Settled::Accepted(at) => {
-                counters.sent(class, len, at.saturating_sub(pool.info(frame).received));
-                Gone::Sent(at)
-            }
-            Settled::Refused { too_long } => {
-                let cause = if too_long { DropCause::TooLong } else { DropCause::RefusedByInterface };
-                counters.dropped_behind(class, len, cause);
-                Gone::Dropped(self.clock.now(), cause)
-            }
-        };
-        if let Some(tap) = tap {
-            tap.gone(frame, passing(pool, &packet), gone);
-        }
-        pool.end_reading(frame);
-        self.moved = true;
-    }
-
     /// Returns true if no frame waits for the output.
     pub(crate) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
@@ -601,34 +517,25 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
     fn hand_over(&mut self, now: Nanos) {
         let Self { pool, output, clock, counters, outgoing, under_way, frames, onward, desk, tap, .. } = self;
         let later = output.settles_later();
-        if let Some(desk) = desk {
-            outgoing.iter().for_each(|packet| desk.leaves(now, packet.class, packet.len));
-        }
         frames.clear();
         frames.extend(outgoing.iter().map(|packet| packet.handle as u32));
         let (done, error) = onward.offer(now, output, pool, frames, |pool, outcome| match outcome {
             Outcome::Accepted(range) if later => {
-                let sent = |&Packet { handle, len, class }: &Packet| Packet { handle, len, class };
-                under_way.extend(outgoing[range].iter().map(sent));
+                for &Packet { handle, len, class } in &outgoing[range] {
+                    if let Some(desk) = desk {
+                        desk.leaves(now, class, len);
+                    }
+                    under_way.push_back(Packet { handle, len, class });
+                }
             }
             Outcome::Accepted(range) => {
-                let now = clock.now();
-                for (packet, &frame) in outgoing[range.clone()].iter().zip(&frames[range]) {
-                    counters.sent(packet.class, packet.len, now.saturating_sub(pool.info(frame).received));
-                    if let Some(tap) = tap {
-                        tap.gone(frame, passing(pool, packet), Gone::Sent(now));
-                    }
+                let accepted = Settled::Accepted(clock.now());
+                for packet in &outgoing[range] {
+                    count_outcome(packet, accepted, pool, (counters, tap), clock);
                 }
             }
             Outcome::Refused(index, reason) => {
-                let Packet { class, len, .. } = outgoing[index];
-                let too_long = reason.raw_os_error() == Some(libc::EMSGSIZE);
-                let cause = if too_long { DropCause::TooLong } else { DropCause::RefusedByInterface };
-                counters.dropped_behind(class, len, cause);
-                if let Some(tap) = tap {
-                    let packet = passing(pool, &outgoing[index]);
-                    tap.gone(frames[index], packet, Gone::Dropped(clock.now(), cause));
-                }
+                count_outcome(&outgoing[index], Settled::refused(&reason), pool, (counters, tap), clock);
             }
         });
         self.outgoing.drain(..done);
@@ -707,11 +614,11 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
                     back_under_way.extend(back[range].iter().map(|&frame| (frame, pool.info(frame).len)));
                 }
                 Outcome::Accepted(range) => {
-                    back[range].iter().for_each(|&frame| stats.sent.count(pool.info(frame).len));
+                    let accepted = Settled::Accepted(now);
+                    back[range].iter().for_each(|&frame| stats.settle(pool.info(frame).len, accepted));
                 }
-                Outcome::Refused(index, _) => {
-                    stats.dropped.count(pool.info(back[index]).len);
-                    stats.refused.count(pool.info(back[index]).len);
+                Outcome::Refused(index, reason) => {
+                    stats.settle(pool.info(back[index]).len, Settled::refused(&reason));
                 }
             });
             self.back.drain(..done);
@@ -1044,6 +951,33 @@ fn drop_rest(
     }
 }
 
+/// Counts the outcome of a packet that was offered to the output, and tells a trace.
+#[inline]
+fn count_outcome(
+    packet: &Packet,
+    outcome: Settled,
+    pool: &FramePool,
+    (counters, tap): (&mut EdgeCounters, &mut Option<Box<TraceWriter>>),
+    clock: &impl Clock,
+) {
+    let Packet { handle, len, class } = *packet;
+    let frame = handle as u32;
+    let gone = match outcome {
+        Settled::Accepted(at) => {
+            counters.sent(class, len, at.saturating_sub(pool.info(frame).received));
+            Gone::Sent(at)
+        }
+        Settled::Refused { too_long } => {
+            let cause = if too_long { DropCause::TooLong } else { DropCause::RefusedByInterface };
+            counters.dropped_behind(class, len, cause);
+            Gone::Dropped(clock.now(), cause)
+        }
+    };
+    if let Some(tap) = tap {
+        tap.gone(frame, passing(pool, packet), gone);
+    }
+}
+
 /// Describes a packet of the scheduler for a trace.
 fn passing<'a>(pool: &'a FramePool, packet: &Packet) -> Passing<'a> {
     let frame = packet.handle as u32;
@@ -1055,3 +989,4 @@ fn passing<'a>(pool: &'a FramePool, packet: &Packet) -> Passing<'a> {
 mod breaks;
 #[cfg(test)]
 mod tests;
+mod workers;

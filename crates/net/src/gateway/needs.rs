@@ -9,9 +9,10 @@ use crate::gateway::data_path::{MOST_OUTGOING, RealPath};
 use crate::gateway::open_error::OpenError;
 use crate::gateway::splitter::{OF_PIECE, OF_TURN};
 use crate::gateway::stats::MemoryBound;
+use crate::io::backend::BackendKind;
 use crate::io::frame_pool::{FramePool, HEADROOM};
 use crate::io::interface::Interface;
-use crate::io::port::{BackendKind, Footprint};
+use crate::io::port::Footprint;
 
 /// Maximum number of snapshots of a gateway, not counting those that clients hold.
 const SNAPSHOTS: usize = 4;

@@ -24,6 +24,7 @@ use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::gateway::workers::{Desk, DeskEnd, Sortings};
 use crate::io::af_xdp::Fit;
+use crate::io::backend::BackendKind;
 use crate::io::bpf::BpfError;
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::{FramePool, HEADROOM};
@@ -31,7 +32,7 @@ use crate::io::hub::MOST_UNSETTLED;
 use crate::io::interface::Interface;
 use crate::io::pacing::DEFAULT_CATCH_UP;
 use crate::io::packet_ring::SLOT_ALIGNMENT;
-use crate::io::port::{BackendKind, Footprint};
+use crate::io::port::Footprint;
 use crate::io::sys;
 use crate::wire::labels::Labels;
 
@@ -52,10 +53,10 @@ impl Gateway {
         let mut choice = Choice::of(&config, [&looked.input, &looked.output], &mut notes);
         let workers = config.workers();
         let desk = (workers > 0).then(|| Desk::new(workers, config.patience()));
-        let with = With { clock, desk: desk.clone() };
+        let within = Within { clock, desk: desk.clone() };
         let Opened { footprint, needs, pool, ports, early } =
-            Opened::ports(&config, &mut choice, looked, &with, &mut notes)?;
-        let mut sortings = Sortings::new(&config, 0);
+            Opened::ports(&config, &mut choice, looked, &within, &mut notes)?;
+        let mut sortings = config.sortings(0);
         let Ports { input: from, output: to, held } = ports;
 
         let classifier = Classifier::new(&config.matches, config.default_class);
@@ -74,7 +75,9 @@ impl Gateway {
         let counted = counters.memory_bytes() + queues.memory_bytes();
         let labels = Labels::new(&config.tree)?;
         let memory = MemoryBound {
-            classifier_bytes: (classifier.memory_bytes() + labels.memory_bytes() + sortings.memory_bytes()) as u64,
+            classifier_bytes: (classifier.memory_bytes()
+                + labels.memory_bytes()
+                + sortings.as_ref().map_or(0, Sortings::memory_bytes)) as u64,
             split_bytes: (from.memory_bytes() + to.memory_bytes() + splitters * splitter.memory_bytes()) as u64,
             kernel_bytes: from.kernel_bytes() + to.kernel_bytes() + early.as_ref().map_or(0, |_| Early::KERNEL_BYTES),
             ..needs.bound(&config.tree, pool.frame_bytes() as u32, counted)
@@ -102,7 +105,7 @@ impl Gateway {
             data_path.sample_every = 1;
         }
         data_path.expect_under_way(workers * MOST_UNSETTLED);
-        data_path.desk = desk.map(|desk| DeskEnd::new(desk, &mut sortings));
+        data_path.desk = desk.zip(sortings.as_mut()).map(|(desk, sortings)| DeskEnd::new(desk, sortings));
         // Without a ring the kernel counts bytes, and more frames than this fit.
         let room = data_path.input.ring_slots().unwrap_or(1024);
         match early.as_ref().map(|early| early.drops(config.tree.len(), &config.overhead, room)) {
@@ -143,7 +146,7 @@ fn examine(config: &mut GatewayConfig, notes: &mut Vec<String>) -> Result<Looked
         return Err(OpenError::SameInterface { name: config.input.clone() });
     }
     check_classes(config)?;
-    check_cores(config)?;
+    check_cores(config, notes)?;
     let looked = Looked::up(config)?;
     looked.check(config.force, notes)?;
     let (input, output) = (&looked.input, &looked.output);
@@ -189,12 +192,6 @@ struct Opened {
     early: Option<Early>,
 }
 
-/// What workers share with the data thread besides the pool.
-struct With {
-    clock: MonotonicClock,
-    desk: Option<Arc<Desk>>,
-}
-
 /// Why the kernel does not drop by class.
 fn not_early(error: &BpfError) -> String {
     format!(
@@ -209,12 +206,12 @@ impl Opened {
         config: &GatewayConfig,
         choice: &mut Choice,
         looked: Looked,
-        with: &With,
+        within: &Within,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         if choice.backend == BackendKind::AfXdp {
             let noted = notes.len();
-            match Self::with_af_xdp(config, choice, [&looked.input, &looked.output], notes) {
+            match Self::with_af_xdp(config, choice, [&looked.input, &looked.output], within, notes) {
                 Ok(opened) => return Ok(opened),
                 Err(WhyNot::Refused(error)) => return Err(error),
                 Err(WhyNot::Unfit(why)) => {
@@ -224,31 +221,34 @@ impl Opened {
                 }
             }
         }
-        Self::with_packet_sockets(config, looked, with, notes)
+        Self::with_packet_sockets(config, looked, within, notes)
     }
 
     fn with_af_xdp(
         config: &GatewayConfig,
         choice: &Choice,
         interfaces: [&Interface; 2],
+        within: &Within,
         notes: &mut Vec<String>,
     ) -> Result<Self, WhyNot> {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
-        let fit = Fit::of(interfaces, config.reverse).map_err(|error| WhyNot::Unfit(error.0))?;
-        let footprint = Footprint::of_af_xdp(&fit);
+        let workers = config.workers();
+        let fit = Fit::of(interfaces, config.reverse, workers).map_err(|error| WhyNot::Unfit(error.0))?;
+        let footprint = Footprint::of_af_xdp(&fit).with_workers(workers);
         let needs = Needs::for_config(config, footprint).map_err(unfit)?;
         // The whole pool is registered with the kernel, and registered memory cannot grow.
         let mut pool = FramePool::new(needs.frames, fit.frame_bytes).map_err(|error| unfit(error.into()))?;
         // Its filter is for packet sockets, if an interface that comes back cannot use AF_XDP.
         let early = load_early(config, |early| early.try_in_driver().map(drop), notes);
-        let ports = Ports::open_xdp(config, interfaces, (fit, choice.modes), &mut pool, early.as_ref(), notes)?;
+        let with = (&mut pool, within);
+        let ports = Ports::open_xdp(config, interfaces, (fit, choice.modes), with, early.as_ref(), notes)?;
         Ok(Self { footprint, needs, pool, ports, early })
     }
 
     fn with_packet_sockets(
         config: &GatewayConfig,
         looked: Looked,
-        with: &With,
+        within: &Within,
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let frame_bytes = frame_bytes([&looked.input, &looked.output]);
@@ -258,8 +258,7 @@ impl Opened {
         let room = config.memory_limit / FramePool::memory(1, frame_bytes);
         let pool = FramePool::with_room(needs.frames, u32::try_from(room).unwrap_or(u32::MAX), frame_bytes)?;
         let early = load_early(config, |_| Ok(()), notes);
-        let within = Within { pool: &pool, clock: with.clock, desk: with.desk.clone() };
-        let ports = Ports::open(config, early.as_ref(), looked, &within, notes)?;
+        let ports = Ports::open(config, early.as_ref(), looked, (&pool, within), notes)?;
         Ok(Self { footprint, needs, pool, ports, early })
     }
 }
@@ -284,8 +283,8 @@ fn frame_bytes(interfaces: [&Interface; 2]) -> u32 {
     longest.saturating_add((HEADROOM + SLOT_ALIGNMENT) as u32)
 }
 
-/// Several cores are for frames between two interfaces, by a hub, and each has a processor.
-fn check_cores(config: &GatewayConfig) -> Result<(), OpenError> {
+/// Several cores share a link by a hub, and each has a processor, unless the user insists.
+fn check_cores(config: &GatewayConfig, notes: &mut Vec<String>) -> Result<(), OpenError> {
     let Cores { count: cores, split } = config.cores;
     let link = config.link_name().to_owned();
     let refuse = |why| Err(OpenError::Split { link: link.clone(), cores, split: split.name(), why });
@@ -295,12 +294,13 @@ fn check_cores(config: &GatewayConfig) -> Result<(), OpenError> {
     if split != Split::Hub {
         return refuse("a gateway shares a link among cores by a hub; write split = \"hub\"");
     }
-    if config.own_traffic {
-        return refuse("this host's own traffic is shaped on one core; remove cores and split");
-    }
     let processors = sys::allowed_processors();
-    if usize::from(cores) > processors.len() {
-        return Err(OpenError::Cores { link, cores, processors });
+    if usize::from(cores) <= processors.len() {
+        return Ok(());
+    }
+    match (OpenError::Cores { link, cores, processors }, config.force) {
+        (error, true) => notes.push(format!("as you wish (--force): {error}")),
+        (error, false) => return Err(error),
     }
     Ok(())
 }

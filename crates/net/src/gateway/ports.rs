@@ -10,14 +10,15 @@ use crate::gateway::early::Early;
 use crate::gateway::fail_open::redirect::Marks;
 use crate::gateway::fail_open::{self, FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::gateway::workers::{self, Common, Desk};
+use crate::gateway::workers::{self, Common, Desk, Staff};
 use crate::io::af_packet::{AfPacket, AfPacketOptions, RxFilter};
+use crate::io::backend::{Backend, BackendInfo, BackendKind};
 use crate::io::bpf::assembler::{Assembler, Part};
 use crate::io::clock::MonotonicClock;
 use crate::io::frame_pool::FramePool;
 use crate::io::hub::{self, Sockets};
 use crate::io::interface::{Interface, OffloadsOff};
-use crate::io::port::{BackendInfo, BackendKind, RealPort};
+use crate::io::port::RealPort;
 
 /// The two interfaces of a gateway, looked up. For the host's own traffic the cable is created first.
 pub(super) struct Looked {
@@ -87,9 +88,9 @@ pub(super) struct Ports {
     pub(super) held: Held,
 }
 
-/// What the workers of a gateway share with its data thread.
-pub(crate) struct Within<'a> {
-    pub(crate) pool: &'a FramePool,
+/// Parts that the workers of a gateway share with its data thread besides the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
     pub(crate) clock: MonotonicClock,
     /// `None` without workers.
     pub(crate) desk: Option<Arc<Desk>>,
@@ -121,8 +122,9 @@ impl Held {
 }
 
 impl Ports {
-    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. Workers share `within`. The order ensures that
-    /// no frame is lost or doubled: the kernel's own path, its hold, the sockets, and last the place of a running gateway.
+    /// Opens both interfaces with packet sockets by `config`, the input with the filter of `early`. Workers share `pool`
+    /// and `within`. The order ensures that no frame is lost or doubled: the kernel's own path, its hold, the sockets, and
+    /// last the place of a running gateway.
     ///
     /// # Errors
     /// [`OpenError`]. Nothing is changed on the interfaces then.
@@ -130,13 +132,13 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         looked: Looked,
-        within: &Within<'_>,
+        within: (&FramePool, &Within),
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let Looked { input, output, cable } = looked;
         match cable {
             None => Self::between(config, early, [&input, &output], within, notes),
-            Some(cable) => Self::of_the_host(config, early, [&input, &output], cable, notes),
+            Some(cable) => Self::of_the_host(config, early, [&input, &output], (cable, within), notes),
         }
     }
 
@@ -146,7 +148,7 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         [input, output]: [&Interface; 2],
-        cable: Cable,
+        (cable, within): (Cable, (&FramePool, &Within)),
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let claims = match claim::claim(&[input], config.force, notes) {
@@ -159,17 +161,19 @@ impl Ports {
         let marks = Marks::for_interface(output.index);
         let (hold, fail_open) = Hold::redirect(output, cable.host_end, input, notes)?;
         let early = early.filter(|early| early.take_only(marks.taken).is_ok());
-        let from = AfPacket::taking(input, &config.sockets, RxFilter::Marked(marks.taken, early.map(Early::filter)))?;
+        let count = config.workers().max(1);
+        let taken = RxFilter::Marked(marks.taken, early.map(Early::filter));
+        let from = AfPacket::group(input, &config.sockets, taken, count)?;
         let sockets = AfPacketOptions { mark: marks.sent, ..config.sockets };
-        let to = AfPacket::taking(output, &sockets, RxFilter::Nothing)?;
-        let offloads = offloads(config.offloads, &[(input, &from)], notes)?;
+        let to = AfPacket::group(output, &sockets, RxFilter::Nothing, count)?;
+        let offloads = offloads(config.offloads, &[(input, &from[0])], notes)?;
         let claims = match claims {
             Some(claims) => claims,
             None => claim::take_over(&[input], notes)?,
         };
         let (hold, fail_open, cable) = (Some(hold), Arc::new(fail_open), Some(cable));
-        note_limits(config, (input, &from), notes);
-        let (input, output) = (RealPort::Packet(from), RealPort::Packet(to));
+        note_limits(config, (input, &from[0]), notes);
+        let [input, output] = real_ports(config, from, to, within)?;
         Ok(Self { input, output, held: Held { hold, fail_open, offloads, claims, cable } })
     }
 
@@ -177,7 +181,7 @@ impl Ports {
         config: &GatewayConfig,
         early: Option<&Early>,
         [input, output]: [&Interface; 2],
-        within: &Within<'_>,
+        within: (&FramePool, &Within),
         notes: &mut Vec<String>,
     ) -> Result<Self, OpenError> {
         let directions = directions(config, [input, output]);
@@ -245,30 +249,38 @@ fn real_ports(
     config: &GatewayConfig,
     mut from: Vec<AfPacket>,
     mut to: Vec<AfPacket>,
-    &Within { pool, clock, ref desk }: &Within<'_>,
+    (pool, within): (&FramePool, &Within),
 ) -> Result<[RealPort; 2], OpenError> {
-    let workers = config.workers();
-    if workers == 0
-        && let (Some(from), Some(to)) = (from.pop(), to.pop())
-    {
+    let Some(desk) = &within.desk else {
+        let (from, to) = (from.swap_remove(0), to.swap_remove(0));
         return Ok([RealPort::Packet(from), RealPort::Packet(to)]);
-    }
-    let of = |sockets: &[AfPacket]| Sockets {
+    };
+    let sockets = [&from, &to].map(|sockets| Sockets {
         backend: BackendInfo { backend: BackendKind::AfPacket, zero_copy: false },
         kernel_bytes: sockets.iter().map(AfPacket::kernel_bytes).sum(),
-        slots: sockets.first().and_then(AfPacket::ring_slots),
+        slots: sockets[0].ring_slots(),
         memory_bytes: sockets.iter().map(AfPacket::memory_bytes).sum(),
-    };
-    let own =
-        hub::memory_bytes(workers) + workers * FramePool::view_memory(pool.room(), hub::OF_WORKER as usize) as usize;
-    let [of_input, of_output] = [of(&from), of(&to)];
-    let common = Common { clock, desk: desk.clone(), pacing: config.pacing, reverse: config.reverse };
-    let pairs = from.into_iter().zip(to).map(|(from, to)| [from, to]).collect();
+    });
+    let view = || pool.view(hub::OF_WORKER as usize);
+    let staff = from.into_iter().zip(to).map(|(from, to)| Staff { view: view(), backends: [from, to] }).collect();
+    behind_workers(config, staff, sockets, (within.clock, desk))
+}
+
+/// Makes ports behind workers of `staff`, whose interfaces have these sockets in all.
+fn behind_workers<B: Backend + Send + 'static>(
+    config: &GatewayConfig,
+    staff: Vec<Staff<B>>,
+    [of_input, of_output]: [Sockets; 2],
+    (clock, desk): (MonotonicClock, &Arc<Desk>),
+) -> Result<[RealPort; 2], OpenError> {
+    let views: usize = staff.iter().map(|staff| staff.view.view_bytes()).sum();
+    let memory_bytes = of_input.memory_bytes + hub::memory_bytes(staff.len()) + views;
+    let common = Common { clock, desk: Arc::clone(desk), pacing: config.pacing, reverse: config.reverse };
     let [mut input, mut output] =
-        workers::hire(pairs, pool, &common, config.processors_of_workers()).map_err(OpenError::Workers)?;
-    input.set_sockets(Sockets { memory_bytes: of_input.memory_bytes + own, ..of_input });
+        workers::hire(staff, &common, config.processors_of_workers()).map_err(OpenError::Workers)?;
+    input.set_sockets(Sockets { memory_bytes, ..of_input });
     output.set_sockets(of_output);
-    Ok([RealPort::Hub(input), RealPort::Hub(output)])
+    Ok([RealPort::Crew(input), RealPort::Crew(output)])
 }
 
 /// Describes the path of frames.

@@ -51,11 +51,11 @@ use crate::gateway::remote_error::RemoteError;
 use crate::gateway::splitter::Splitter;
 use crate::gateway::stats::{EdgeCounters, MemoryBound};
 use crate::gateway::workers::Sortings;
-use crate::io::backend::Backend;
+use crate::io::backend::{Backend, BackendKind};
 use crate::io::clock::{Clock, MonotonicClock};
 use crate::io::frame_pool::{FramePool, Growth};
 use crate::io::interface::Interface;
-use crate::io::port::{BackendKind, Footprint};
+use crate::io::port::Footprint;
 use crate::wire::labels::Labels;
 
 /// Time limit for the data thread to begin with a change.
@@ -282,7 +282,7 @@ impl RunningConfig {
             queues: QueueLengths::new(&config.tree, config.longest_frame),
             splitter: Splitter::to_inherit(config.tree.len()),
             early: Counted::for_classes(config.tree.len()),
-            sortings: (config.workers() > 0).then(|| Sortings::new(&config, self.generation.number as u32 + 1)),
+            sortings: config.sortings(self.generation.number as u32 + 1),
             growth: (frames > self.frames).then(|| Growth::new(self.frames, frames)),
         };
         let counted = parts.counters.memory_bytes() + parts.queues.memory_bytes();

@@ -18,8 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::gateway::account::DelayTable;
 use crate::gateway::fail_open::FailOpenStats;
 use crate::gateway::liveness::LivenessStats;
-use crate::io::backend::BackendCounters;
-use crate::io::port::BackendInfo;
+use crate::io::backend::{BackendCounters, BackendInfo, Settled};
 use crate::wire::segments::Unsplittable;
 
 /// Name of the account of removed classes; no class of a link file can have it.
@@ -217,6 +216,19 @@ pub struct ReverseStats {
     pub refused: Amount,
     /// Frames that are still queued.
     pub waiting: Amount,
+}
+
+impl ReverseStats {
+    /// Counts the outcome of a frame of `len` bytes that was offered to the interface.
+    pub(crate) fn settle(&mut self, len: u32, outcome: Settled) {
+        match outcome {
+            Settled::Accepted(_) => self.sent.count(len),
+            Settled::Refused { .. } => {
+                self.dropped.count(len);
+                self.refused.count(len);
+            }
+        }
+    }
 }
 
 /// Time of the data thread by activity, as fractions of 1. All but `processor` add up to 1. The first three are

@@ -7,6 +7,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -19,17 +20,18 @@ use crate::gateway::outlet::{Outcome, Outlet};
 use crate::gateway::splitter::SuperFrame;
 use crate::gateway::workers::desk::Sorting;
 pub(crate) use crate::gateway::workers::desk::{Alone, Desk, DeskEnd, PATIENCE, Sortings};
-use crate::io::backend::{Arrival, BATCH, Backend, Condition, Settled, Sorted};
+use crate::io::backend::{Arrival, BATCH, Backend, BackendError, Condition, Settled, Sorted};
 use crate::io::clock::Clock;
-use crate::io::frame_pool::FramePool;
-use crate::io::hub::{self, Crew, HubPort, OF_WORKER, SENDING, Side, SuperBuffer, WorkerEnd};
+use crate::io::frame_pool::{FramePool, Use};
+use crate::io::hub::{self, Crew, CrewPort, SENDING, Side, SuperBuffer, WorkerEnd, WorkerState};
 use crate::io::pacing::{self, Pacing};
 use crate::io::sys;
 use crate::wire::fragments::Fragments;
 
 /// Interval at which a worker publishes its counters.
 const COUNT: Nanos = Nanos::from_millis(5);
-/// Pause of a worker whose arrivals the data thread does not take, and of one whose interface is busy at least.
+/// Pause of a worker whose arrivals the data thread does not take, or that has to look whether the kernel's buffers are
+/// empty, and of one whose interface is busy at least.
 const NAP: Nanos = Nanos::from_micros(50);
 /// Longest sleep.
 const LONGEST: Nanos = Nanos::from_millis(50);
@@ -58,13 +60,11 @@ struct Own {
     len: u32,
 }
 
-/// Counts a frame that a worker has forwarded, or dropped, by itself.
-fn count_own(sorting: Option<&Sorting>, desk: Option<&Desk>, Own { class, len, .. }: Own, sent: bool) {
-    match (class, sorting, desk) {
-        (Some(class), Some(Sorting { paces, .. }), _) if sent => paces.sent(class, paces.accounted(len)),
-        (Some(class), Some(Sorting { paces, .. }), _) => paces.dropped(class, paces.accounted(len)),
-        (None, _, Some(desk)) => desk.passed_back(len, sent),
-        _ => {}
+/// Counts a frame that a worker has forwarded, or dropped, by itself. A class is that of `sorting`.
+fn count_own(sorting: Option<&Sorting>, desk: &Desk, Own { class, len, .. }: Own, sent: bool) {
+    match (class, sorting) {
+        (Some(class), Some(Sorting { paces, .. })) => paces.count(class, paces.accounted(len), sent),
+        _ => desk.passed_back(len, sent),
     }
 }
 
@@ -72,14 +72,14 @@ fn count_own(sorting: Option<&Sorting>, desk: Option<&Desk>, Own { class, len, .
 pub(super) struct Worker<B, C> {
     view: FramePool,
     end: WorkerEnd,
-    input: Served<B>,
-    output: Served<B>,
+    /// The input and the output.
+    served: [Served<B>; 2],
     clock: C,
     /// Secret of the hashes of flows, the same for all workers.
     salt: RandomState,
     arrivals: Vec<Arrival>,
     number: usize,
-    desk: Option<Arc<Desk>>,
+    desk: Arc<Desk>,
     sorting: Option<Box<Sorting>>,
     fragments: Fragments,
     /// For super-frames that it forwards by itself.
@@ -91,44 +91,73 @@ pub(super) struct Worker<B, C> {
     next_count: Nanos,
 }
 
-/// What all workers of a link have in common.
+/// Parts of one worker: its view of the packet pool, and its ends of the input and the output.
+pub(super) struct Staff<B> {
+    pub(super) view: FramePool,
+    pub(super) backends: [B; 2],
+}
+
+impl<B: Backend> Staff<B> {
+    /// Frames for reception.
+    fn frames(&self) -> usize {
+        self.view.free() + self.backends.iter().map(Backend::held).sum::<usize>()
+    }
+}
+
+/// Parts that all workers of a link have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Common<C> {
     pub(super) clock: C,
     pub(super) pacing: Pacing,
     /// True if frames of the output are forwarded, too.
     pub(super) reverse: bool,
-    /// Without it the data thread classifies, and no worker forwards by itself.
-    pub(super) desk: Option<Arc<Desk>>,
+    pub(super) desk: Arc<Desk>,
 }
 
-/// Makes one worker for each pair of backends, the input's and the output's, and the data thread's ends of both
-/// interfaces. The threads run on `processors`, one each if there are as many, from [`HubPort::start`] on.
+/// Makes one worker for each of `staff`, and the data thread's ends of both interfaces. The threads run on `processors`, one each if there are as many, from [`Crew::start`] on. One that cannot be
+/// started, or panics, has its interfaces fail, so that the gateway ends with the reason.
 ///
 /// # Errors
 /// The kernel gives no descriptor for a wakeup, or there is no memory for buffers.
 pub(super) fn hire<B: Backend + Send + 'static, C: Clock + Clone + Send + 'static>(
-    backends: Vec<[B; 2]>,
-    pool: &FramePool,
+    staff: Vec<Staff<B>>,
     common: &Common<C>,
     processors: Vec<usize>,
-) -> io::Result<[HubPort; 2]> {
-    let crew = Crew::new(backends.len())?;
-    let (ports, workers) = make(&crew, backends, pool, common)?;
+) -> io::Result<[CrewPort; 2]> {
+    let crew = Crew::new(staff.len())?;
+    let (ports, workers) = make(&crew, staff, common)?;
     let pacing = common.pacing;
     crew.set_starter(Box::new(move || {
         let start = |(number, worker): (usize, Worker<B, C>)| {
             let processor = processors.get(number).copied();
-            let name = format!("worker {}", number + 1);
-            std::thread::Builder::new().name(name).spawn(move || worker.run(pacing, processor)).ok()
+            let (name, state) = (format!("worker {}", number + 1), Arc::clone(&worker.end.state));
+            let run = {
+                let (name, crew, state) = (name.clone(), Arc::clone(&worker.end.crew), Arc::clone(&state));
+                move || {
+                    if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run(pacing, processor))).is_err() {
+                        fail(&state, &name, "the thread has panicked");
+                        crew.hub.wake();
+                    }
+                }
+            };
+            let started = std::thread::Builder::new().name(name.clone()).spawn(run);
+            started.inspect_err(|error| fail(&state, &name, &error.to_string())).ok()
         };
         workers.into_iter().enumerate().filter_map(start).collect::<Vec<JoinHandle<()>>>()
     }));
     Ok(ports)
 }
 
+/// Has both interfaces of a worker fail, because of `why`.
+fn fail(state: &WorkerState, name: &str, why: &str) {
+    for side in [Side::Input, Side::Output] {
+        let (interface, source) = (format!("of {name}"), io::Error::other(why));
+        state.fail(side, BackendError::System { interface, what: "running its thread", source });
+    }
+}
+
 /// The data thread's ends of both interfaces, and workers.
-type Staffed<B, C> = ([HubPort; 2], Vec<Worker<B, C>>);
+type Staffed<B, C> = ([CrewPort; 2], Vec<Worker<B, C>>);
 
 /// Makes the workers of `crew`, without threads.
 ///
@@ -136,11 +165,10 @@ type Staffed<B, C> = ([HubPort; 2], Vec<Worker<B, C>>);
 /// There is no memory for buffers.
 pub(super) fn make<B: Backend, C: Clock + Clone>(
     crew: &Arc<Crew>,
-    backends: Vec<[B; 2]>,
-    pool: &FramePool,
+    staff: Vec<Staff<B>>,
     common: &Common<C>,
 ) -> io::Result<Staffed<B, C>> {
-    let (ports, ends) = hub::rings(crew)?;
+    let (ports, ends) = hub::rings(crew, staff.iter().map(Staff::frames))?;
     let salt = RandomState::new();
     let serve = |backend, receives| Served {
         backend,
@@ -149,17 +177,16 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
         own: Vec::with_capacity(2 * BATCH),
         receives,
     };
-    let worker = |(number, ([input, output], end)): (usize, ([B; 2], WorkerEnd))| {
+    let worker = |(number, (Staff { view, backends: [input, output] }, end)): (usize, (Staff<B>, WorkerEnd))| {
         Ok(Worker {
-            view: pool.view(OF_WORKER as usize),
+            view,
             end,
-            input: serve(input, true),
-            output: serve(output, common.reverse),
+            served: [serve(input, true), serve(output, common.reverse)],
             clock: common.clock.clone(),
             salt: salt.clone(),
             arrivals: Vec::with_capacity(BATCH),
             number,
-            desk: common.desk.clone(),
+            desk: Arc::clone(&common.desk),
             sorting: None,
             fragments: Fragments::new(),
             buffer: SuperBuffer::new()?,
@@ -169,7 +196,7 @@ pub(super) fn make<B: Backend, C: Clock + Clone>(
             next_count: Nanos::ZERO,
         })
     };
-    let workers = backends.into_iter().zip(ends).enumerate().map(worker).collect::<io::Result<_>>()?;
+    let workers = staff.into_iter().zip(ends).enumerate().map(worker).collect::<io::Result<_>>()?;
     Ok((ports, workers))
 }
 
@@ -198,16 +225,16 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     /// Its interfaces.
     #[cfg(test)]
     pub(super) fn interfaces(&mut self) -> [&mut B; 2] {
-        [&mut self.input.backend, &mut self.output.backend]
+        self.served.each_mut().map(|served| &mut served.backend)
     }
 
     /// Moves frames both ways. Returns true if any moved.
     pub(super) fn turn(&mut self, now: Nanos) -> bool {
         while let Some(frame) = self.end.next_lent() {
             // SAFETY: the data thread has lent it before it put it into the ring.
-            unsafe { self.view.adopt(frame, true) };
+            unsafe { self.view.adopt(frame, Use::Fill) };
         }
-        if let Some(sorting) = self.desk.as_ref().and_then(|desk| desk.take(self.number, self.generation())) {
+        if let Some(sorting) = self.desk.take(self.number, self.generation()) {
             self.sorting = Some(sorting);
         }
         if now.saturating_sub(self.turned) > PAUSE {
@@ -218,20 +245,16 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         for side in [Side::Input, Side::Output] {
             moved |= self.receive(side, now);
         }
-        // Frames that were lent for reception come back in no other way.
-        self.keep_returned();
         for side in [Side::Input, Side::Output] {
             moved |= self.send(side, now);
         }
-        self.input.backend.reclaim(&mut self.view);
-        self.output.backend.reclaim(&mut self.view);
+        self.served.iter_mut().for_each(|served| served.backend.reclaim(&mut self.view));
         while let Some(frame) = self.view.take_returned() {
             self.end.give_back(frame);
         }
         for side in [Side::Input, Side::Output] {
             moved |= self.send_own(side, now);
         }
-        self.keep_returned();
         if now >= self.next_count {
             self.next_count = now.saturating_add(COUNT);
             self.count();
@@ -244,34 +267,22 @@ impl<B: Backend, C: Clock> Worker<B, C> {
         self.sorting.as_ref().map_or(u32::MAX, |sorting| sorting.generation)
     }
 
-    /// Uses frames that were given back for reception again.
-    fn keep_returned(&mut self) {
-        while let Some(frame) = self.view.take_returned() {
-            // SAFETY: it was lent to this thread for writing.
-            unsafe { self.view.adopt(frame, true) };
-        }
-    }
-
     /// Hands received frames to the data thread; or to the other interface, if the data thread makes no turn.
     fn receive(&mut self, side: Side, now: Nanos) -> bool {
         let epoch = self.end.crew.epoch();
-        let stopped = self.desk.as_ref().and_then(|desk| self.end.crew.stopped(now, self.awake_since, desk.patience));
-        let Self { view, end, input, output, arrivals, .. } = self;
-        let (served, other) = match side {
-            Side::Input => (input, output),
-            Side::Output => (output, input),
-        };
-        let WorkerEnd { lanes, state, crew, .. } = end;
-        if !served.receives || state.has_failed(side) {
+        let stopped = self.end.crew.stopped(now, self.awake_since, self.desk.patience);
+        let Self { view, end: WorkerEnd { lanes, state, crew, .. }, served, arrivals, .. } = self;
+        let at = side as usize;
+        if !served[at].receives || state.has_failed(side) {
             state.set_drained(side, epoch);
             return false;
         }
         let room = match stopped {
-            None => lanes[side as usize].room(),
-            Some(_) => BATCH - other.own.len().min(BATCH),
+            None => lanes[at].room(),
+            Some(_) => BATCH - served[1 - at].own.len().min(BATCH),
         };
         if room > 0
-            && let Err(error) = served.backend.receive(view, now, room, arrivals)
+            && let Err(error) = served[at].backend.receive(view, now, room, arrivals)
         {
             state.fail(side, error);
             crew.call(now);
@@ -287,20 +298,16 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             }
         }
         self.arrivals = arrivals;
-        if stopped.is_none() {
-            self.end.state.took(count);
-        }
-        let Self { view, end: WorkerEnd { state, crew, .. }, input, output, .. } = self;
-        let backend = match side {
-            Side::Input => &input.backend,
-            Side::Output => &output.backend,
-        };
-        if count == 0 && room > 0 && !backend.has_more() && view.free() > 0 && stopped.is_none() {
-            state.set_drained(side, epoch);
-        }
+        let Self { view, end: WorkerEnd { state, crew, .. }, served, .. } = self;
+        let backend = &served[at].backend;
         state.set_flooded(side, count == room && backend.is_flooded());
-        if count > 0 && stopped.is_none() {
+        if stopped.is_none() && count > 0 {
+            state.took(count);
             crew.call(now);
+        }
+        let can_receive = view.free() > 0 || backend.held() > 0;
+        if stopped.is_none() && count == 0 && room > 0 && !backend.has_more() && can_receive {
+            state.set_drained(side, epoch);
         }
         count > 0
     }
@@ -319,12 +326,8 @@ impl<B: Backend, C: Clock> Worker<B, C> {
 
     /// Gives a frame to the data thread.
     fn hand_over(&mut self, side: Side, arrival: Arrival) {
-        let Self { view, end: WorkerEnd { lanes, state, .. }, input, output, .. } = self;
-        let backend = match side {
-            Side::Input => &mut input.backend,
-            Side::Output => &mut output.backend,
-        };
-        let lane = &mut lanes[side as usize];
+        let Self { view, end: WorkerEnd { lanes, state, .. }, served, .. } = self;
+        let (lane, backend) = (&mut lanes[side as usize], &mut served[side as usize].backend);
         let Condition::Super(number) = arrival.condition else {
             view.let_go(arrival.frame);
             return lane.arrived(arrival);
@@ -343,7 +346,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     /// Forwards a frame past the data thread, which made its last turn at `stopped`: at the rate of its class, or without
     /// a limit in the other direction.
     fn forward(&mut self, side: Side, arrival: Arrival, now: Nanos, stopped: Nanos) {
-        let Self { view, input, output, desk, sorting, buffer, end, .. } = self;
+        let Self { view, served: [input, output], desk, sorting, buffer, end, .. } = self;
         let (from, to) = match side {
             Side::Input => (input, output),
             Side::Output => (output, input),
@@ -353,19 +356,18 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             Side::Input => sorted.map(|sorted| sorted.class),
             Side::Output => None,
         };
-        let depth = desk.as_ref().map_or(Nanos::ZERO, |desk| desk.depth);
         let mut own = Own { frame, class, len };
         let mut pass = |view: &mut FramePool, own: Own| {
             let admitted = match (own.class, sorting.as_deref()) {
                 (Some(class), Some(Sorting { paces, .. })) => {
-                    paces.admits((now, stopped), depth, class, paces.accounted(own.len))
+                    paces.admits((now, stopped), desk.depth, class, paces.accounted(own.len))
                 }
                 _ => side == Side::Output,
             };
             if admitted {
                 to.own.push(own);
             } else {
-                count_own(sorting.as_deref(), desk.as_deref(), own, false);
+                count_own(sorting.as_deref(), desk, own, false);
                 view.give_back(own.frame);
             }
         };
@@ -387,7 +389,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
                         }
                         for index in whole.left() {
                             own.len = segments.len(index) as u32;
-                            count_own(sorting.as_deref(), desk.as_deref(), own, false);
+                            count_own(sorting.as_deref(), desk, own, false);
                         }
                     }
                     Ok(false) => {}
@@ -395,7 +397,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
                 }
             }
             Condition::TooLong | Condition::Joined | Condition::Checksum => {
-                count_own(sorting.as_deref(), desk.as_deref(), own, false);
+                count_own(sorting.as_deref(), desk, own, false);
                 view.give_back(frame);
             }
         }
@@ -403,11 +405,8 @@ impl<B: Backend, C: Clock> Worker<B, C> {
 
     /// Sends frames that this worker forwards by itself. They are free for reception then.
     fn send_own(&mut self, side: Side, now: Nanos) -> bool {
-        let Self { view, end, input, output, desk, sorting, list, .. } = self;
-        let Served { backend, outlet, waiting, own, .. } = match side {
-            Side::Input => input,
-            Side::Output => output,
-        };
+        let Self { view, end, served, desk, sorting, list, .. } = self;
+        let Served { backend, outlet, waiting, own, .. } = &mut served[side as usize];
         // Those of the data thread are first.
         if own.is_empty() || !waiting.is_empty() || now < outlet.retry_at() || end.state.has_failed(side) {
             return false;
@@ -419,7 +418,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
                 Outcome::Accepted(range) => (range, true),
                 Outcome::Refused(index, _) => (index..index + 1, false),
             };
-            own[range].iter().for_each(|&own| count_own(sorting.as_deref(), desk.as_deref(), own, sent));
+            own[range].iter().for_each(|&own| count_own(sorting.as_deref(), desk, own, sent));
         });
         own.drain(..done);
         if let Some(error) = error {
@@ -430,18 +429,15 @@ impl<B: Backend, C: Clock> Worker<B, C> {
 
     /// Sends frames that the data thread has selected.
     fn send(&mut self, side: Side, now: Nanos) -> bool {
-        let Self { view, end, input, output, clock, .. } = self;
-        let Served { backend, outlet, waiting, .. } = match side {
-            Side::Input => input,
-            Side::Output => output,
-        };
+        let Self { view, end, served, clock, .. } = self;
+        let Served { backend, outlet, waiting, .. } = &mut served[side as usize];
         let WorkerEnd { lanes, state, crew, .. } = end;
         let lane = &mut lanes[side as usize];
         while waiting.len() < SENDING
             && let Some(frame) = lane.next_to_send()
         {
             // SAFETY: the data thread has lent it before it put it into the ring.
-            unsafe { view.adopt(frame, false) };
+            unsafe { view.adopt(frame, Use::Send) };
             waiting.push(frame);
         }
         if waiting.is_empty() || now < outlet.retry_at() || state.has_failed(side) {
@@ -453,9 +449,7 @@ impl<B: Backend, C: Clock> Worker<B, C> {
                 let now = clock.now();
                 range.for_each(|_| lane.settle(Settled::Accepted(now)));
             }
-            Outcome::Refused(_, reason) => {
-                lane.settle(Settled::Refused { too_long: reason.raw_os_error() == Some(libc::EMSGSIZE) });
-            }
+            Outcome::Refused(_, reason) => lane.settle(Settled::refused(&reason)),
         });
         waiting.drain(..done);
         state.add_busy(outlet.busy - busy);
@@ -471,28 +465,24 @@ impl<B: Backend, C: Clock> Worker<B, C> {
 
     /// Sleeps until something comes.
     fn sleep(&self, now: Nanos) {
-        let Self { end, input, output, .. } = self;
+        let Self { end, served, .. } = self;
         let WorkerEnd { lanes, state, crew, .. } = end;
         state.signal.prepare();
-        let asked = [Side::Input, Side::Output].into_iter().any(|side| state.is_asked(side, crew.epoch()));
         let waits = |served: &Served<B>| !served.waiting.is_empty() || !served.own.is_empty();
-        let more = lanes.iter().zip([input, output]).any(|(lane, served)| lane.has_to_send() && !waits(served));
-        if more
-            || asked
-            || end.has_lent()
-            || crew.is_stopping()
-            || input.backend.has_more()
-            || output.backend.has_more()
-        {
+        let more = lanes
+            .iter()
+            .zip(served)
+            .any(|(lane, served)| lane.has_to_send() && !waits(served) || served.backend.has_more());
+        if more || end.has_lent() || crew.is_stopping() {
             state.signal.awake();
-            if asked {
-                // Frames in the kernel wait for room.
-                std::thread::yield_now();
-            }
             return;
         }
         let mut until = now.saturating_add(LONGEST);
-        for (lane, served) in lanes.iter().zip([input, output]) {
+        let asked = [Side::Input, Side::Output].into_iter().any(|side| state.is_asked(side, crew.epoch()));
+        if asked && crew.stopped(now, self.awake_since, self.desk.patience).is_none() {
+            until = now.saturating_add(NAP);
+        }
+        for (lane, served) in lanes.iter().zip(served) {
             if waits(served) {
                 until = until.min(served.outlet.retry_at().max(now.saturating_add(NAP)));
             }
@@ -500,8 +490,9 @@ impl<B: Backend, C: Clock> Worker<B, C> {
                 until = until.min(now.saturating_add(NAP));
             }
         }
-        let [from_input, from_output] = [(0, input), (1, output)].map(|(lane, served)| {
-            let listens = served.receives && lanes[lane].room() > 0;
+        let [from_input, from_output] = [Side::Input, Side::Output].map(|side| {
+            let (lane, served) = (&lanes[side as usize], &served[side as usize]);
+            let listens = served.receives && lane.room() > 0;
             listens.then(|| served.backend.readable()).flatten()
         });
         let fds = [from_input, from_output, state.signal.fd()];
@@ -511,29 +502,31 @@ impl<B: Backend, C: Clock> Worker<B, C> {
     }
 
     fn count(&mut self) {
-        let Self { end: WorkerEnd { state, .. }, input, output, clock, .. } = self;
+        let Self { end: WorkerEnd { state, .. }, served, clock, .. } = self;
         state.set_worked(clock.worked());
-        state.count(Side::Input, input.backend.counters());
-        state.count(Side::Output, output.backend.counters());
-        for note in [input.backend.take_note(), output.backend.take_note()].into_iter().flatten() {
-            state.note(note);
+        for (side, Served { backend, receives, .. }) in [Side::Input, Side::Output].into_iter().zip(served) {
+            state.count(side, backend.counters());
+            // Reception would show it.
+            if !*receives && let Some(error) = backend.failure() {
+                state.fail(side, error);
+            }
+            if let Some(note) = backend.take_note() {
+                state.note(note);
+            }
         }
     }
 
     /// Ends: reports the frames that it cannot send any more, and closes its sockets.
     pub(super) fn leave(mut self) {
-        for (served, lane) in [&mut self.input, &mut self.output].into_iter().zip(&mut self.end.lanes) {
+        for (served, lane) in self.served.iter_mut().zip(&mut self.end.lanes) {
             let left = served.waiting.len() + std::iter::from_fn(|| lane.next_to_send()).count();
             (0..left).for_each(|_| lane.settle(Settled::Refused { too_long: false }));
-        }
-        for own in self.input.own.drain(..).chain(self.output.own.drain(..)) {
-            count_own(self.sorting.as_deref(), self.desk.as_deref(), own, false);
+            for own in served.own.drain(..) {
+                count_own(self.sorting.as_deref(), &self.desk, own, false);
+            }
         }
         self.count();
-        if let Some(desk) = &self.desk {
-            desk.leave(self.number, self.sorting.take());
-        }
-        self.input.backend.release(&mut self.view);
-        self.output.backend.release(&mut self.view);
+        self.desk.leave(self.number, self.sorting.take());
+        self.served.iter_mut().for_each(|served| served.backend.release(&mut self.view));
     }
 }

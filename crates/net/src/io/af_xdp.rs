@@ -3,7 +3,8 @@
 //! without having moved. One system call hands over many frames; fetching needs none.
 //!
 //! The pool is registered with the kernel once, for both interfaces (`XDP_SHARED_UMEM`). Each receive queue of an interface
-//! has a socket with its own four rings ([`queues`], [`custody`]). The driver copies, or uses the pool's memory itself if it
+//! has a socket with its own four rings ([`queues`], [`custody`]). Several threads may have queues of their own, each with
+//! its view of the pool. The driver copies, or uses the pool's memory itself if it
 //! can (zero-copy).
 //!
 //! This backend does the work that XDP does not do, or rejects the interface ([`fitness`]). It finds and computes
@@ -25,6 +26,7 @@ mod socket;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlink_core::Nanos;
@@ -64,14 +66,14 @@ pub(crate) struct Unfit(pub(crate) String);
 /// Parts of an open socket, in the order in which they are closed.
 #[derive(Debug)]
 struct Parts {
-    /// `None` if it receives nothing.
-    redirection: Option<Redirection>,
+    /// `None` if it receives nothing. The program is that of all threads.
+    redirection: Option<Arc<Redirection>>,
     queues: Queues,
     /// Keeps the interface promiscuous, and reports when it goes down or disappears.
     watch: OwnedFd,
 }
 
-/// The sockets on one interface.
+/// The sockets of one thread on one interface.
 #[derive(Debug)]
 pub(crate) struct AfXdp {
     name: String,
@@ -103,45 +105,71 @@ pub(crate) struct Opening<'a> {
 }
 
 impl AfXdp {
-    /// Opens both interfaces.
+    /// Opens both interfaces for each of the threads of `opening.fit`, which have these pools: one, or views of one.
     ///
     /// # Errors
     /// [`Unfit`]; nothing has changed then.
-    pub(crate) fn open_pair(
+    pub(crate) fn open_pairs(
         interfaces: [&Interface; 2],
-        pool: &mut FramePool,
+        pools: &mut [FramePool],
         opening: &Opening<'_>,
-    ) -> Result<[Self; 2], Unfit> {
-        let Opening { fit: Fit { queues, .. }, modes, beat, before, patience } = opening;
+    ) -> Result<Vec<[Self; 2]>, Unfit> {
+        let Opening { fit, modes, beat, before, patience } = opening;
+        let queues = fit.queues;
         let until = Instant::now() + *patience;
         let [input, output] = interfaces;
         let program = |interface: &Interface, queues, before| match queues {
             0 => Ok(None),
-            _ => redirect(interface, queues, *beat, before, until).map(Some),
+            _ => redirect(interface, queues, *beat, before, until).map(|program| Some(Arc::new(program))),
         };
         let programs = [program(input, queues[0], *before)?, program(output, queues[1], None)?];
-        let open = |pool: &mut FramePool, mode| {
+        let open = |pools: &mut [FramePool], mode| {
             let until = until.max(Instant::now() + FREED);
-            let first =
-                patiently(until, || Queues::open(input.index, queues[0], pool, None, mode), |error| &error.source)
-                    .map_err(|error| (input, error))?;
-            let owner = Some(first.owner());
-            let second =
-                patiently(until, || Queues::open(output.index, queues[1], pool, owner, mode), |error| &error.source)
-                    .map_err(|error| (output, error))?;
-            Ok([first, second])
+            let mut pairs: Vec<[Queues; 2]> = Vec::new();
+            for (thread, pool) in (0..).zip(pools) {
+                let [of_input, of_output] = fit.queues_of(thread);
+                let mut one = |interface: &Interface, mine: (&[u32], u32), owner| {
+                    patiently(until, || Queues::open(interface.index, mine, pool, owner, mode), |error| &error.source)
+                        .map_err(|error| explain(interface, &error))
+                };
+                let owner = pairs.first().map(|[first, _]| first.owner());
+                let first = one(input, (&of_input, queues[0]), owner)?;
+                let owner = owner.or(Some(first.owner()));
+                let second = one(output, (&of_output, queues[1]), owner)?;
+                pairs.push([first, second]);
+            }
+            Ok(pairs)
         };
         let mut sockets = Err(Unfit(String::new()));
         for &mode in *modes {
-            sockets = open(pool, mode).map_err(|(interface, error)| explain(interface, &error));
+            sockets = open(pools, mode);
             if sockets.is_ok() {
                 break;
             }
         }
-        let [first, second] = sockets?;
-        let [input_program, output_program] = programs;
-        let mut first = Self::with(input, first, input_program, pool)?;
-        match Self::with(output, second, output_program, pool) {
+        let mut pairs: Vec<[Self; 2]> = Vec::new();
+        for (sockets, pool) in sockets?.into_iter().zip(pools.iter_mut()) {
+            match Self::pair(interfaces, sockets, &programs, pool) {
+                Ok(pair) => pairs.push(pair),
+                Err(error) => {
+                    let opened = pairs.iter_mut().zip(pools);
+                    opened.for_each(|(pair, pool)| pair.iter_mut().for_each(|port| port.release(pool)));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Makes a pair of these sockets.
+    fn pair(
+        [input, output]: [&Interface; 2],
+        [first, second]: [Queues; 2],
+        [input_program, output_program]: &[Option<Arc<Redirection>>; 2],
+        pool: &mut FramePool,
+    ) -> Result<[Self; 2], Unfit> {
+        let mut first = Self::with(input, first, input_program.clone(), pool)?;
+        match Self::with(output, second, output_program.clone(), pool) {
             Ok(second) => Ok([first, second]),
             Err(error) => {
                 first.release(pool);
@@ -153,7 +181,7 @@ impl AfXdp {
     fn with(
         interface: &Interface,
         mut queues: Queues,
-        redirection: Option<Redirection>,
+        redirection: Option<Arc<Redirection>>,
         pool: &mut FramePool,
     ) -> Result<Self, Unfit> {
         let failed = |what: &'static str| move |source| explain(interface, &Refused { what, source });

@@ -18,6 +18,38 @@ pub(crate) const BATCH: usize = 64;
 /// Maximum length of a super-frame in bytes, with its VLAN tags.
 pub const LONGEST_SUPER_FRAME: usize = LONGEST + ethernet::VLAN_TAG;
 
+/// Kinds of backends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendKind {
+    /// Packet sockets.
+    #[default]
+    AfPacket,
+    /// AF_XDP sockets.
+    AfXdp,
+}
+
+impl BackendKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::AfPacket, Self::AfXdp];
+
+    /// Its name in commands and statistics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af_packet",
+            Self::AfXdp => "af_xdp",
+        }
+    }
+}
+
+/// Description of an interface's backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BackendInfo {
+    pub(crate) backend: BackendKind,
+    /// True if the driver itself reads and writes frames of the pool.
+    pub(crate) zero_copy: bool,
+}
+
 /// Condition of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -92,6 +124,13 @@ pub enum Settled {
         /// True if the reason is its length.
         too_long: bool,
     },
+}
+
+impl Settled {
+    /// The outcome of a frame that the interface never accepts for this reason.
+    pub(crate) fn refused(reason: &io::Error) -> Self {
+        Self::Refused { too_long: reason.raw_os_error() == Some(libc::EMSGSIZE) }
+    }
 }
 
 /// Error after which an interface can no longer be used.

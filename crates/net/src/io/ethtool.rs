@@ -88,21 +88,23 @@ pub(crate) fn driver(name: &str) -> String {
     String::from_utf8_lossy(&info.driver[..end]).into_owned()
 }
 
-/// Numbers of receive queues: receive-only ones, and combined ones.
+/// Numbers of an interface's queues: those of one direction alone, and combined ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReceiveQueues {
-    pub(crate) alone: u32,
+pub(crate) struct Queues {
+    pub(crate) receive: u32,
+    pub(crate) transmit: u32,
     pub(crate) combined: u32,
 }
 
-/// Returns the receive queues of the interface `name`.
+/// Returns the numbers of queues of the interface `name`.
 ///
 /// # Errors
 /// The kernel's answer: the driver does not report them (`EOPNOTSUPP`).
-pub(crate) fn receive_queues(name: &str) -> io::Result<ReceiveQueues> {
+pub(crate) fn queues(name: &str) -> io::Result<Queues> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     request(name, &mut channels)?;
-    Ok(ReceiveQueues { alone: channels.receive, combined: channels.combined })
+    let Channels { receive, transmit, combined, .. } = channels;
+    Ok(Queues { receive, transmit, combined })
 }
 
 /// `struct ethtool_channels`.
@@ -112,7 +114,7 @@ struct Channels {
     command: u32,
     most: [u32; 4],
     receive: u32,
-    send: u32,
+    transmit: u32,
     other: u32,
     combined: u32,
 }

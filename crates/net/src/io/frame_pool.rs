@@ -122,12 +122,29 @@ pub struct FramePool {
     /// Frames that there is room for.
     room: u32,
     free: Vec<u32>,
-    /// Of a view: frames that were given back. They are not taken again before their owner has lent them again.
-    returned: Option<Vec<u32>>,
+    view: Option<View>,
     holders: Vec<u8>,
     /// By frame: the next packet of those that are scheduled as one.
     next: Vec<u32>,
     least_free: usize,
+}
+
+/// The additional parts of a view.
+#[derive(Debug)]
+struct View {
+    /// By frame: true if it goes back to the thread that lent it, once it was given back here.
+    is_due: Vec<bool>,
+    /// Such frames.
+    returned: Vec<u32>,
+}
+
+/// What a view gets a frame for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To be filled by reception, as often as it is free.
+    Fill,
+    /// To be sent once. The caller owns it.
+    Send,
 }
 
 /// Additional memory for a pool, prepared on another thread than the pool's.
@@ -188,7 +205,7 @@ impl FramePool {
             room,
             // The frame given back last is taken first: it is the one most likely still in the cache.
             free: (0..frames).rev().collect(),
-            returned: None,
+            view: None,
             holders: vec![holder::FREE; frames as usize],
             next: vec![NONE; frames as usize],
             least_free: frames as usize,
@@ -206,7 +223,7 @@ impl FramePool {
             frame_bytes: self.frame_bytes,
             room: self.room,
             free: Vec::with_capacity(most),
-            returned: Some(Vec::with_capacity(most)),
+            view: Some(View { is_due: vec![false; self.room as usize], returned: Vec::with_capacity(most) }),
             // A writer elsewhere has all frames.
             holders: vec![holder::WRITER; self.room as usize],
             // Chains are for the owner of all frames.
@@ -215,23 +232,26 @@ impl FramePool {
         }
     }
 
-    /// Bytes of a [`FramePool::view`] of a pool with room for `room` frames.
-    pub(crate) const fn view_memory(room: u32, most: usize) -> u64 {
-        room as u64 + 2 * most as u64 * size_of::<u32>() as u64
+    /// Memory of a view in bytes, the frames not counted.
+    pub(crate) fn view_bytes(&self) -> usize {
+        let lists = self.free.capacity() + self.view.as_ref().map_or(0, |view| view.returned.capacity());
+        2 * self.holders.len() + lists * size_of::<u32>()
     }
 
-    /// Adds `frame` to a view: to those that can be taken, or as one that its caller owns.
+    /// Adds `frame` to a view, for this use.
     ///
     /// # Safety
     /// The owner of `frame` must have lent it to the thread of this view, for writing.
     ///
     /// # Panics
-    /// If the view has it already.
+    /// If the view has it already, or this is no view.
     #[inline]
-    pub(crate) unsafe fn adopt(&mut self, frame: u32, is_free: bool) {
-        let to = if is_free { holder::FREE } else { holder::PROCESS };
+    pub(crate) unsafe fn adopt(&mut self, frame: u32, purpose: Use) {
+        let to = if purpose == Use::Fill { holder::FREE } else { holder::PROCESS };
         self.pass(frame, holder::WRITER, to, "was lent twice");
-        if is_free {
+        let Some(view) = &mut self.view else { unreachable!("only a view adopts frames") };
+        view.is_due[frame as usize] = purpose == Use::Send;
+        if purpose == Use::Fill {
             self.free.push(frame);
         }
     }
@@ -242,10 +262,10 @@ impl FramePool {
         self.pass(frame, holder::PROCESS, holder::WRITER, "is let go and not the caller's");
     }
 
-    /// Takes a frame that was given back out of a view.
+    /// Takes a frame that was lent for sending and given back out of a view.
     #[inline]
     pub(crate) fn take_returned(&mut self) -> Option<u32> {
-        let frame = self.returned.as_mut()?.pop()?;
+        let frame = self.view.as_mut()?.returned.pop()?;
         self.pass(frame, holder::FREE, holder::WRITER, "was given back and is not free");
         Some(frame)
     }
@@ -309,7 +329,10 @@ impl FramePool {
     #[inline]
     pub fn give_back(&mut self, frame: u32) {
         self.pass(frame, holder::PROCESS, holder::FREE, "was given back twice");
-        self.returned.as_mut().unwrap_or(&mut self.free).push(frame);
+        match &mut self.view {
+            Some(view) if view.is_due[frame as usize] => view.returned.push(frame),
+            _ => self.free.push(frame),
+        }
     }
 
     /// Puts `next` behind `frame`, the last frame of a chain: packets that are scheduled as one. The owner of the first
@@ -578,6 +601,32 @@ mod tests {
         assert_eq!(pool.frames(), 5, "a pool does not shrink");
         all.into_iter().for_each(|frame| pool.give_back(frame));
         assert_eq!(pool.free(), 5);
+    }
+
+    #[test]
+    fn a_view_keeps_frames_for_reception_and_returns_those_that_it_was_to_send() {
+        let mut pool = FramePool::new(2, 100).unwrap();
+        let (fill, send) = (pool.take().unwrap(), pool.take().unwrap());
+        pool.lend_to_write(fill);
+        pool.lend_to_read(send);
+        let mut view = pool.view(2);
+        for (frame, purpose) in [(fill, Use::Fill), (send, Use::Send)] {
+            // SAFETY: it is lent, and nothing else has it.
+            unsafe { view.adopt(frame, purpose) };
+        }
+        for _ in 0..3 {
+            assert_eq!((view.take(), view.take()), (Some(fill), None));
+            view.give_back(fill);
+            assert_eq!(view.take_returned(), None);
+        }
+        view.give_back(send);
+        assert_eq!((view.free(), view.take_returned(), view.take_returned()), (1, Some(send), None));
+        // The same frame, for the other use.
+        // SAFETY: as above.
+        unsafe { view.adopt(send, Use::Fill) };
+        assert_eq!(view.take(), Some(send));
+        view.give_back(send);
+        assert_eq!((view.free(), view.take_returned()), (2, None));
     }
 
     #[test]

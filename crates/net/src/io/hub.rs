@@ -9,7 +9,7 @@
 //!                                                        returned: frames that have left
 //! ```
 //!
-//! [`HubPort`] is the data thread's end of one interface, a [`Backend`] like any other. [`WorkerEnd`] and [`Lane`] are
+//! [`CrewPort`] is the data thread's end of one interface, a [`Backend`] like any other. [`WorkerEnd`] and [`Lane`] are
 //! a worker's ends. Each frame has one owner: [`FramePool`] of the data thread knows which frames it has lent, and the
 //! worker has a [`FramePool::view`] with these.
 //!
@@ -31,12 +31,12 @@ use crate::io::backend::{
     Arrival, BATCH, BackendCounters, BackendError, Condition, LONGEST_SUPER_FRAME, Settled, Sorted,
 };
 use crate::io::hub::port::Stock;
-pub(crate) use crate::io::hub::port::{HubPort, Sockets};
+pub(crate) use crate::io::hub::port::{CrewPort, Sockets};
 pub(crate) use crate::io::hub::signal::Signal;
 use crate::io::sys::Region;
 use crate::wire::segments::Segments;
 
-/// Empty frames that a worker has for reception, at most.
+/// Empty frames that a worker has for reception, at most, besides those that its interfaces hold from the start.
 const LENT: usize = 4 * BATCH;
 /// Received frames on the way from a worker, at most.
 const ARRIVALS: usize = 8 * BATCH;
@@ -302,9 +302,7 @@ impl Crew {
     /// Records a turn of the data thread.
     pub(crate) fn beat(&self, now: Nanos) {
         self.beat.store(now.0, Ordering::Relaxed);
-        if self.hub.is_pending() {
-            self.hub.awake();
-        }
+        self.hub.awake();
     }
 
     /// Reports that the data thread makes no turn any more: the workers forward by themselves.
@@ -356,8 +354,13 @@ impl Crew {
         }
     }
 
-    fn ask(&self) {
-        self.epoch.fetch_add(1, Ordering::Release);
+    /// Has the workers find out in their next turn whether the kernel's buffers are empty. Returns the new epoch.
+    fn ask(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Has workers that sleep make a turn.
+    fn wake_workers(&self) {
         self.workers.iter().for_each(|worker| worker.signal.notify());
     }
 }
@@ -466,19 +469,25 @@ pub(crate) fn memory_bytes(workers: usize) -> usize {
     workers * (2 * side + (LENT + OF_WORKER as usize) * size_of::<u32>())
 }
 
-/// Makes the rings between the data thread and the workers of `crew`.
+/// Makes the rings between the data thread and the workers of `crew`, which have these numbers of frames for reception
+/// already.
 ///
 /// # Errors
 /// There is no memory for buffers.
-pub(crate) fn rings(crew: &Arc<Crew>) -> io::Result<([HubPort; 2], Vec<WorkerEnd>)> {
+pub(crate) fn rings(
+    crew: &Arc<Crew>,
+    have: impl Iterator<Item = usize>,
+) -> io::Result<([CrewPort; 2], Vec<WorkerEnd>)> {
     let stock = Arc::new(Mutex::new(Stock::default()));
-    let mut ports = [Side::Input, Side::Output].map(|side| HubPort::new(side, Arc::clone(crew), Arc::clone(&stock)));
-    let ends = crew.workers.iter().map(|state| {
+    let mut ports = [Side::Input, Side::Output].map(|side| CrewPort::new(side, Arc::clone(crew), Arc::clone(&stock)));
+    let ends = crew.workers.iter().zip(have).map(|(state, has)| {
         let (lend, lent) = RingBuffer::new(LENT);
         let (returned, back) = RingBuffer::new(OF_WORKER as usize);
         let [input, output] = &mut ports;
         let lanes = [input.add_lane()?, output.add_lane()?];
-        lock(&stock).add(lend, back);
+        lock(&stock).add(lend, back, has + LENT);
+        state.lent.store(has, Ordering::Relaxed);
+        crew.lent.fetch_add(has, Ordering::Relaxed);
         Ok(WorkerEnd { lanes, lent, returned, state: Arc::clone(state), crew: Arc::clone(crew) })
     });
     let ends = ends.collect::<io::Result<_>>()?;

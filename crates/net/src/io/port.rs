@@ -8,34 +8,10 @@ use fairlink_core::Nanos;
 
 use crate::io::af_packet::AfPacket;
 use crate::io::af_xdp::{AfXdp, Fit};
-use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Sent, Settled};
+use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, BackendInfo, BackendKind, Sent, Settled};
 use crate::io::frame_pool::FramePool;
-use crate::io::hub::{Crew, HubPort, OF_WORKER};
+use crate::io::hub::{Crew, CrewPort, OF_WORKER};
 use crate::wire::segments::Segments;
-
-/// Kinds of backends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackendKind {
-    /// Packet sockets.
-    #[default]
-    AfPacket,
-    /// AF_XDP sockets.
-    AfXdp,
-}
-
-impl BackendKind {
-    /// All kinds.
-    pub const ALL: [Self; 2] = [Self::AfPacket, Self::AfXdp];
-
-    /// Its name in commands and statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AfPacket => "af_packet",
-            Self::AfXdp => "af_xdp",
-        }
-    }
-}
 
 /// Needs of two interfaces of the packet pool.
 #[derive(Clone, Copy, Debug)]
@@ -64,21 +40,13 @@ impl Footprint {
     }
 }
 
-/// Description of an interface's backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BackendInfo {
-    pub(crate) backend: BackendKind,
-    /// True if the driver itself reads and writes frames of the pool.
-    pub(crate) zero_copy: bool,
-}
-
 /// One real interface.
 #[derive(Debug)]
 pub(crate) enum RealPort {
     Packet(AfPacket),
     Xdp(AfXdp),
     /// Behind workers.
-    Hub(HubPort),
+    Crew(CrewPort),
 }
 
 /// Calls the same method of either backend.
@@ -87,7 +55,7 @@ macro_rules! either {
         match $port {
             RealPort::Packet($backend) => $call,
             RealPort::Xdp($backend) => $call,
-            RealPort::Hub($backend) => $call,
+            RealPort::Crew($backend) => $call,
         }
     };
 }
@@ -97,7 +65,7 @@ impl RealPort {
         match self {
             Self::Packet(_) => BackendInfo { backend: BackendKind::AfPacket, zero_copy: false },
             Self::Xdp(port) => BackendInfo { backend: BackendKind::AfXdp, zero_copy: port.is_zero_copy() },
-            Self::Hub(port) => port.sockets().backend,
+            Self::Crew(port) => port.sockets().backend,
         }
     }
 
@@ -106,7 +74,7 @@ impl RealPort {
         match self {
             Self::Packet(port) => port.kernel_bytes(),
             Self::Xdp(port) => u64::from(port.ring_bytes()),
-            Self::Hub(port) => port.sockets().kernel_bytes,
+            Self::Crew(port) => port.sockets().kernel_bytes,
         }
     }
 
@@ -115,7 +83,7 @@ impl RealPort {
         match self {
             Self::Packet(port) => port.ring_slots(),
             Self::Xdp(port) => port.ring_slots(),
-            Self::Hub(port) => port.sockets().slots,
+            Self::Crew(port) => port.sockets().slots,
         }
     }
 
@@ -124,7 +92,7 @@ impl RealPort {
         match self {
             Self::Packet(port) => port.memory_bytes(),
             Self::Xdp(_) => 0,
-            Self::Hub(port) => port.sockets().memory_bytes,
+            Self::Crew(port) => port.sockets().memory_bytes,
         }
     }
 
@@ -135,7 +103,7 @@ impl RealPort {
 
     /// Ends the workers, if there are any. What they report is still to be settled.
     pub(crate) fn end(&mut self) {
-        if let Self::Hub(port) = self {
+        if let Self::Crew(port) = self {
             port.end();
         }
     }
@@ -143,7 +111,7 @@ impl RealPort {
     /// The workers, if there are any.
     pub(crate) fn crew(&self) -> Option<Arc<Crew>> {
         match self {
-            Self::Hub(port) => Some(port.crew()),
+            Self::Crew(port) => Some(port.crew()),
             _ => None,
         }
     }
@@ -151,7 +119,7 @@ impl RealPort {
     /// Times that frames had to wait for the interface at a worker.
     pub(crate) fn busy(&self) -> u64 {
         match self {
-            Self::Hub(port) => port.busy(),
+            Self::Crew(port) => port.busy(),
             _ => 0,
         }
     }
@@ -213,7 +181,7 @@ impl Backend for RealPort {
 
     #[inline]
     fn settles_later(&self) -> bool {
-        matches!(self, Self::Hub(_))
+        matches!(self, Self::Crew(_))
     }
 
     #[inline]

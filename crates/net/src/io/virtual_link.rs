@@ -49,6 +49,8 @@ pub(crate) struct VirtualLink {
     pub(crate) tries: u64,
     /// True if it has been removed.
     pub(crate) gone: bool,
+    /// True if it panics when something is received.
+    pub(crate) panics: bool,
     /// Turns for which it owns an accepted frame. With 0 it gives a frame back at the next call.
     pub(crate) lag: u64,
     /// Number of the present turn, counted by the test.
@@ -111,6 +113,7 @@ impl Backend for VirtualLink {
         max: usize,
         out: &mut Vec<Arrival>,
     ) -> Result<(), BackendError> {
+        assert!(!self.panics, "as a test wants it");
         self.check()?;
         self.announced.clear();
         for _ in 0..max.min(BATCH) {

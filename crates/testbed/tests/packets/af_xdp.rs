@@ -3,7 +3,7 @@
 
 use std::process::{Command, ExitCode};
 
-use fairlink_core::{ClassId, Nanos};
+use fairlink_core::{ClassId, Cores, Nanos, Split};
 use fairlink_net::{
     AfPacket, AfPacketOptions, Backend, BackendChoice, FramePool, FrameTemplate, Gateway, GatewayConfig, Headers,
     Interface, Stamp,
@@ -20,6 +20,7 @@ pub(crate) fn main() -> ExitCode {
     support::main(&[
         ("tags_that_come_beside_their_frames_are_put_back_in_both_directions", tags_beside_frames),
         ("all_receive_queues_are_fetched_from_and_no_flow_is_reordered", all_receive_queues),
+        ("workers_have_queues_of_their_own_and_no_flow_is_reordered", queues_of_workers),
         ("interfaces_that_are_not_fit_fall_back_with_what_to_do", interfaces_that_are_not_fit),
         ("without_zero_copy_packet_sockets_are_chosen_and_the_reason_is_told", the_automatic_choice),
         ("whoever_has_the_interface_already_keeps_it", whoever_has_the_interface),
@@ -102,12 +103,12 @@ fn tc(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("tc {arguments}: {said}")) }
 }
 
-/// Creates a cable whose ends, `many` and `other`, have this number of queues each way. Returns false, and prints the
-/// reason, if that is not possible here.
-fn queues(count: u32) -> bool {
+/// Creates a cable whose ends have this number of queues each way. Returns false, and prints the reason, if that is not
+/// possible here.
+fn queues((name, other): (&str, &str), count: u32) -> bool {
     let of = format!("numrxqueues {count} numtxqueues {count}");
-    let made = ip(&format!("link add many {of} type veth peer name other {of}"));
-    match made.and_then(|()| ["many", "other"].iter().try_for_each(|name| ip(&format!("link set {name} up")))) {
+    let made = ip(&format!("link add {name} {of} type veth peer name {other} {of}"));
+    match made.and_then(|()| [name, other].iter().try_for_each(|name| ip(&format!("link set {name} up")))) {
         Ok(()) => true,
         Err(why) => {
             println!("SKIPPED: {why}");
@@ -118,17 +119,53 @@ fn queues(count: u32) -> bool {
 
 /// Frames of many flows, which the sender spreads over four queues, and frames back.
 fn all_receive_queues(_: &PrivateNamespace) {
+    if is_missing() || !queues(("many", "other"), 4) {
+        return;
+    }
+    no_flow_is_reordered(GatewayConfig { input: "many".to_owned(), ..over_af_xdp() }, ["other", "sink"]);
+}
+
+/// Two workers, and a third thread with the scheduler.
+fn on_three_cores() -> GatewayConfig {
+    let cores = Cores { count: 3, split: Split::Hub };
+    GatewayConfig { cores, cores_asked: true, force: true, ..over_af_xdp() }
+}
+
+fn queues_of_workers(_: &PrivateNamespace) {
+    if is_missing() {
+        return;
+    }
+    // Each interface of `cables` has one queue.
+    let why = why_not(&Gateway::open(on_three_cores()).unwrap()).expect("packet sockets");
+    assert!(why.contains("in has 1 receive queue, and with AF_XDP each of 2 workers needs its own"), "{why}");
+    assert!(why.contains("`ethtool -L in rx 2`, or fewer cores"), "{why}");
+    // Three queues each way: the first worker has two.
+    if !queues(("many", "other"), 3) || !queues(("more", "rest"), 2) {
+        return;
+    }
+    let between = |input: &str, output: &str| GatewayConfig {
+        input: input.to_owned(),
+        output: output.to_owned(),
+        ..on_three_cores()
+    };
+    no_flow_is_reordered(between("many", "more"), ["other", "rest"]);
+    // One that only sends has a queue for each worker, too.
+    let one_way = GatewayConfig { reverse: false, ..between("more", "out") };
+    let why = why_not(&Gateway::open(one_way).unwrap()).expect("packet sockets");
+    assert!(why.contains("out has 1 transmit queue, and with AF_XDP each of 2 workers needs its own"), "{why}");
+    let one_way = GatewayConfig { reverse: false, ..between("many", "more") };
+    assert_eq!(why_not(&Gateway::open(one_way).unwrap()), None);
+}
+
+/// Frames of many flows from the first of `outer` to the second, and frames back.
+fn no_flow_is_reordered(mut config: GatewayConfig, outer: [&str; 2]) {
     const FLOWS: u16 = 16;
     // Together they are fewer than a queue has room for.
     const AT_ONCE: u32 = 5;
-    if is_missing() || !queues(4) {
-        return;
-    }
-    let mut config = GatewayConfig { input: "many".to_owned(), ..over_af_xdp() };
     config.matches.clear();
     let listen = |name: &str| AfPacket::open(&Interface::open(name).unwrap(), &AfPacketOptions::default()).unwrap();
-    let mut ends = [listen("sink"), listen("other")];
-    let senders = ["other", "sink"].map(|name| raw::sender(name, false));
+    let mut ends = [listen(outer[1]), listen(outer[0])];
+    let senders = outer.map(|name| raw::sender(name, false));
     let mut pool = FramePool::new(512, 2000).unwrap();
     // By end and flow: the number of the next frame.
     let mut next = [[0u32; FLOWS as usize]; 2];
@@ -181,7 +218,7 @@ fn interfaces_that_are_not_fit(_: &PrivateNamespace) {
     if is_missing() {
         return;
     }
-    if !queues(17) {
+    if !queues(("many", "other"), 17) {
         return;
     }
     let open = |input: &str, output: &str| {

@@ -20,7 +20,7 @@ use fairlink_testbed::{
 };
 use fairlink_traffic::{Model, PacketSize};
 
-use crate::cables::{cables, config, generator, over_af_xdp, parse, rate};
+use crate::cables::{cables, config, cores, generator, over_af_xdp, parse, rate};
 use crate::raw::send_described;
 use crate::sink::Sink;
 use crate::{support, variants};
@@ -59,20 +59,31 @@ pub(crate) fn main() -> ExitCode {
         ("an_unfinished_sctp_checksum_is_completed_as_crc32c", an_unfinished_sctp_checksum),
         ("what_cannot_work_is_refused_with_what_to_do", what_cannot_work_is_refused_with_what_to_do),
     ];
-    support::main_also(
-        tests,
-        variants::over_af_xdp_and_on_two_cores(&[
-            "every_packet_is_accounted_for_classified_and_in_order",
-            "memory_stays_within_its_bound_under_ten_times_the_load",
-            "vlan_tags_macs_and_ipv6_pass_and_are_classified",
-            "the_other_direction_passes_unshaped",
-            "a_removed_interface_ends_the_run_with_everything_counted",
-            "a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets",
-            "the_control_socket_tells_of_a_running_gateway",
-            "unfinished_checksums_are_left_to_the_output_and_joined_packets_split",
-            "an_unfinished_sctp_checksum_is_completed_as_crc32c",
-        ]),
-    )
+    let mut also = variants::over_af_xdp_and_on_two_cores(&[
+        "every_packet_is_accounted_for_classified_and_in_order",
+        "memory_stays_within_its_bound_under_ten_times_the_load",
+        "vlan_tags_macs_and_ipv6_pass_and_are_classified",
+        "the_other_direction_passes_unshaped",
+        "a_removed_interface_ends_the_run_with_everything_counted",
+        "a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets",
+        "the_control_socket_tells_of_a_running_gateway",
+        "unfinished_checksums_are_left_to_the_output_and_joined_packets_split",
+        "an_unfinished_sctp_checksum_is_completed_as_crc32c",
+    ]);
+    also.push(variants::over_af_xdp_on_two_cores(&[
+        "every_packet_is_accounted_for_classified_and_in_order",
+        "memory_stays_within_its_bound_under_ten_times_the_load",
+        "the_other_direction_passes_unshaped",
+        "a_removed_interface_ends_the_run_with_everything_counted",
+        "a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets",
+        "an_unfinished_sctp_checksum_is_completed_as_crc32c",
+    ]));
+    also.push(variants::on_three_cores(&[
+        "every_packet_is_accounted_for_classified_and_in_order",
+        "the_other_direction_passes_unshaped",
+        "a_stopped_gateway_has_counted_what_it_kept_and_closes_its_sockets",
+    ]));
+    support::main_also(tests, also)
 }
 
 /// Runs `generator` through a gateway to a receiver. Stops the gateway first, then the receiver, once no more frames
@@ -93,6 +104,8 @@ fn run(config: GatewayConfig, generator: GeneratorConfig) -> (GeneratorReport, G
         std::thread::sleep(Duration::from_millis(100));
         stop_gateway.store(true, Ordering::Relaxed);
         let stats = forwarded.join().unwrap();
+        assert_eq!(stats.gateway().interfaces[0].backend == "af_xdp", over_af_xdp(), "{stats:?}");
+        assert_eq!(stats.gateway().workers.len(), usize::from(cores().count) - 1);
         assert_eq!(*remote.stats(Duration::from_secs(10)).unwrap(), stats);
         std::thread::sleep(Duration::from_millis(200));
         stop_receiver.store(true, Ordering::Relaxed);

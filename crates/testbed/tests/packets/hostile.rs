@@ -152,7 +152,8 @@ fn a_flood(_: &PrivateNamespace) {
             stats.gateway().shed_unknown_packets,
             stats.gateway().kernel_dropped_packets,
         );
-        assert_eq!(of("a").dropped.packets, 0, "{stats}");
+        // Those that arrived before a pause of the data thread, on a crowded machine, are too old.
+        assert_eq!(of("a").dropped.packets, of("a").dropped_for(DropCause::Stale).packets, "{stats}");
         assert_eq!(seen, early_drops(&stats), "a running gateway tells of all early drops");
         // What is dropped early does not pass by the kernel either.
         assert!(arrived > 0 && arrived <= of("c").sent.packets, "{arrived}: {stats}");

@@ -18,7 +18,7 @@ use fairlink_testbed::{PrivateNamespace, lay_cables};
 use crate::ends::{Ends, Outcome};
 use crate::faulty::{Running, dropped, tell_of, times};
 use crate::raw::send_raw;
-use crate::{cables, faulty, support};
+use crate::{cables, faulty, support, variants};
 
 /// Environment variable that makes a process a gateway of these tests, with its mode of starting.
 const ROLE: &str = "FAIRLINK_OWN_TRAFFIC";
@@ -32,7 +32,7 @@ pub(crate) fn main() -> ExitCode {
     if let Ok(role) = std::env::var(ROLE) {
         return gateway_process(&role);
     }
-    support::main(&[
+    let tests: &[support::Test] = &[
         ("a_host_that_is_killed_goes_on_sending_unshaped", frames_go_on_after_a_kill),
         ("a_gateway_that_is_stopped_lets_frames_go_on_and_doubles_none", frames_go_on_while_it_is_stopped),
         ("nothing_is_lost_doubled_or_left_by_an_end_and_a_start", nothing_is_lost_by_an_end_and_a_start),
@@ -41,7 +41,16 @@ pub(crate) fn main() -> ExitCode {
         ("tags_and_long_frames_arrive_as_they_were_sent", tags_and_long_frames),
         ("the_same_by_nftables_where_programs_are_not_allowed", the_same_by_nftables),
         ("what_stands_in_the_way_is_told_and_left_alone", what_stands_in_the_way),
-    ])
+    ];
+    let also = variants::on_two_cores(&[
+        "a_host_that_is_killed_goes_on_sending_unshaped",
+        "a_gateway_that_is_stopped_lets_frames_go_on_and_doubles_none",
+        "nothing_is_lost_doubled_or_left_by_an_end_and_a_start",
+        "nothing_is_lost_or_doubled_by_a_take_over",
+        "an_interface_or_a_cable_that_goes_away_is_used_again",
+        "tags_and_long_frames_arrive_as_they_were_sent",
+    ]);
+    support::main_also(tests, vec![also])
 }
 
 /// The host's frames for `out` at up to 1 Gbit/s.

@@ -12,9 +12,8 @@ use crate::gateway::fail_open::keep::Upkeep;
 use crate::gateway::liveness::LivenessStats;
 use crate::gateway::splitter::Splits;
 use crate::gateway::stats::{ClassEdges, Profile, ReverseStats, TimeShares};
-use crate::io::backend::{Backend, BackendCounters};
+use crate::io::backend::{Backend, BackendCounters, BackendInfo};
 use crate::io::clock::Clock;
-use crate::io::port::BackendInfo;
 
 /// Maximum number of classes copied between two turns.
 pub(crate) const COPIED: usize = 64;

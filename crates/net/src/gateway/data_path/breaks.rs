@@ -1,15 +1,13 @@
 //! Work on the data path between turns: dropping frames that are too old, and replacing interfaces.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fairlink_core::{Driver, Nanos, Packet, Scheduler};
 use fairlink_report::DropCause;
 
-use crate::gateway::data_path::{DataPath, RealPath, passing};
+use crate::gateway::data_path::{DataPath, passing};
 use crate::gateway::liveness::Motion;
 use crate::gateway::outlet::Outlet;
-use crate::gateway::ports::Within;
 use crate::gateway::trace::Gone;
 use crate::io::backend::{BATCH, Backend};
 use crate::io::clock::Clock;
@@ -140,27 +138,5 @@ impl<I: Backend, O: Backend, C: Clock> DataPath<I, O, C> {
         (self.input, self.output) = (input, output);
         self.onward.begin_anew();
         self.backward.begin_anew();
-    }
-}
-
-impl RealPath {
-    /// What workers share with this thread.
-    pub(crate) fn for_workers(&self) -> Within<'_> {
-        Within { pool: &self.pool, clock: self.clock, desk: self.desk.as_ref().map(|end| Arc::clone(&end.desk)) }
-    }
-
-    /// Starts the workers of the interfaces, if there are any. For `alone_for` from a turn they may forward by themselves.
-    pub(crate) fn start(&self, alone_for: Nanos) {
-        if let Some(crew) = self.input.crew() {
-            crew.set_window(alone_for);
-            crew.start();
-        }
-    }
-
-    /// Ends the workers of the interfaces, if there are any, and counts what they report.
-    pub(crate) fn end_workers(&mut self) {
-        self.input.end();
-        self.output.end();
-        self.settle();
     }
 }

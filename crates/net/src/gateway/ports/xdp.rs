@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Held, Ports, directions, turn_off};
+use super::{Held, Ports, Within, behind_workers, directions, turn_off};
 use crate::gateway::claim;
 use crate::gateway::config::{GatewayConfig, OffloadPolicy};
 use crate::gateway::early::Early;
 use crate::gateway::fail_open::{FailOpen, FailOpenStats, Hold};
 use crate::gateway::open_error::OpenError;
-use crate::io::af_xdp::{AfXdp, Fit, Mode, Opening};
+use crate::gateway::workers::{Desk, Staff};
+use crate::io::af_xdp::{AfXdp, Fit, Mode, Opening, Unfit};
+use crate::io::backend::{BackendInfo, BackendKind};
 use crate::io::bpf::assembler::{Assembler, Part};
-use crate::io::frame_pool::FramePool;
+use crate::io::clock::MonotonicClock;
+use crate::io::frame_pool::{FramePool, Use};
+use crate::io::hub::{OF_WORKER, Sockets};
 use crate::io::interface::{Interface, OffloadsOff};
 use crate::io::port::RealPort;
 
@@ -24,8 +28,9 @@ pub(in crate::gateway) enum WhyNot {
 }
 
 impl Ports {
-    /// As [`Ports::open`], with AF_XDP sockets of one of `modes` whose frames lie in `pool`. An interface has one program and one socket,
-    /// so a running gateway has to leave first. Meanwhile the kernel's own path passes frames, if both fail open.
+    /// As [`Ports::open`], with AF_XDP sockets of one of `modes` whose frames lie in `pool`, of which no frame is lent. An
+    /// interface has one program, and each of its queues one socket, so a running gateway has to leave first. Meanwhile the
+    /// kernel's own path passes frames, if both fail open.
     ///
     /// # Errors
     /// [`WhyNot`]. Nothing is changed on the interfaces then.
@@ -33,7 +38,7 @@ impl Ports {
         config: &GatewayConfig,
         [input, output]: [&Interface; 2],
         (fit, modes): (Fit, &'static [Mode]),
-        pool: &mut FramePool,
+        (pool, within): (&mut FramePool, &Within),
         early: Option<&Early>,
         notes: &mut Vec<String>,
     ) -> Result<Self, WhyNot> {
@@ -66,14 +71,16 @@ impl Ports {
         };
         let mut opened = || -> Result<_, WhyNot> {
             let offloads = offloads(config.offloads, [input, output], notes).map_err(WhyNot::Refused)?;
-            let ports = AfXdp::open_pair([input, output], pool, &opening);
-            Ok((ports.map_err(|error| WhyNot::Unfit(error.0))?, offloads))
+            let ports = match &within.desk {
+                None => alone([input, output], pool, &opening)?,
+                Some(desk) => of_workers(config, [input, output], pool, &opening, (within.clock, desk))?,
+            };
+            Ok((ports, offloads))
         };
         match opened() {
             Ok(([input, output], offloads)) => {
                 let fail_open =
                     FailOpenStats { by: hold.is_some().then(|| "bpf".to_owned()), ..FailOpenStats::default() };
-                let (input, output) = (RealPort::Xdp(input), RealPort::Xdp(output));
                 Ok(Self {
                     input,
                     output,
@@ -88,6 +95,59 @@ impl Ports {
             }
         }
     }
+}
+
+/// Opens the ports for this thread.
+fn alone(interfaces: [&Interface; 2], pool: &mut FramePool, opening: &Opening<'_>) -> Result<[RealPort; 2], WhyNot> {
+    let mut pairs = AfXdp::open_pairs(interfaces, std::slice::from_mut(pool), opening).map_err(unfit)?;
+    Ok(pairs.swap_remove(0).map(RealPort::Xdp))
+}
+
+fn unfit(why: Unfit) -> WhyNot {
+    WhyNot::Unfit(why.0)
+}
+
+/// Opens the ports for workers, each with queues of its own and frames for them.
+fn of_workers(
+    config: &GatewayConfig,
+    interfaces: [&Interface; 2],
+    pool: &mut FramePool,
+    opening: &Opening<'_>,
+    common: (MonotonicClock, &Arc<Desk>),
+) -> Result<[RealPort; 2], WhyNot> {
+    let fit = opening.fit;
+    let mut views: Vec<FramePool> =
+        (0..fit.threads).map(|thread| with_frames(pool, fit.receiving_of(thread))).collect();
+    let opened = AfXdp::open_pairs(interfaces, &mut views, opening).map_err(unfit).and_then(|pairs| {
+        let sockets = [0, 1].map(|side| {
+            let all = || pairs.iter().map(|pair| &pair[side]);
+            let zero_copy = all().all(AfXdp::is_zero_copy);
+            Sockets {
+                backend: BackendInfo { backend: BackendKind::AfXdp, zero_copy },
+                kernel_bytes: all().map(|socket| u64::from(socket.ring_bytes())).sum(),
+                slots: all().next().and_then(AfXdp::ring_slots),
+                memory_bytes: 0,
+            }
+        });
+        let staff = views.into_iter().zip(pairs).map(|(view, backends)| Staff { view, backends }).collect();
+        behind_workers(config, staff, sockets, common).map_err(WhyNot::Refused)
+    });
+    if opened.is_err() {
+        // SAFETY: the sockets and the views are gone, and nothing else had frames of the pool.
+        unsafe { pool.end_all_lending() };
+    }
+    opened
+}
+
+/// Makes a view of `pool` with up to `count` frames for reception, and room for those on their way.
+fn with_frames(pool: &mut FramePool, count: u32) -> FramePool {
+    let mut view = pool.view((OF_WORKER + count) as usize);
+    for frame in std::iter::from_fn(|| pool.take()).take(count as usize).collect::<Vec<u32>>() {
+        pool.lend_to_write(frame);
+        // SAFETY: it was just lent, and the thread of the view alone has it.
+        unsafe { view.adopt(frame, Use::Fill) };
+    }
+    view
 }
 
 /// Turns off offloads that join packets, if requested. XDP sees frames before they take effect.

@@ -1,18 +1,16 @@
-//! What the data thread and its workers share besides the rings: the classifier of each worker, the rates of the classes,
-//! and the account of frames that workers forward by themselves.
+//! The data thread and its workers share, besides the rings, the classifier of each worker, the rates of the classes, and
+//! the account of frames that workers forward by themselves.
 //!
 //! If the data thread makes no turn for a while ([`Desk::patience`]), the workers forward the frames that they receive.
 //! Each leaf is paced at the rate that it had in the last whole window of 8 ms, at least at its guarantee. So together
 //! they may send up to the rate of the link and that of all guarantees. Frames that are queued at the data thread stay
 //! there, and leave when it goes on: packets of a flow may change their order then.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlink_config::matching::{Classifier, Match};
 use fairlink_core::{Amount, ClassId, Hierarchy, Nanos, Overhead};
-
-use crate::gateway::config::GatewayConfig;
 
 /// Binary logarithm of a window's length in ns.
 const WINDOW: u32 = 23;
@@ -73,11 +71,11 @@ pub(super) struct Paces {
     classes: Vec<Pace>,
     overhead: Overhead,
     longest: u32,
+    /// True if anything was counted since it was collected.
+    is_used: AtomicBool,
 }
 
 impl Paces {
-    /// # Panics
-    /// Never: a class is of the tree.
     fn of(&self, class: ClassId) -> &Pace {
         &self.classes[class.index()]
     }
@@ -99,18 +97,15 @@ impl Paces {
         pace.free_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit).is_ok()
     }
 
-    /// Counts a packet that a worker has sent.
-    pub(super) fn sent(&self, class: ClassId, len: u32) {
-        self.of(class).sent.count(len);
-    }
-
-    /// Counts a packet that a worker has dropped.
-    pub(super) fn dropped(&self, class: ClassId, len: u32) {
-        self.of(class).dropped.count(len);
+    /// Counts a packet that a worker has sent, or dropped.
+    pub(super) fn count(&self, class: ClassId, len: u32, sent: bool) {
+        let Pace { sent: passed, dropped, .. } = self.of(class);
+        if sent { passed } else { dropped }.count(len);
+        self.is_used.store(true, Ordering::Release);
     }
 }
 
-/// What a worker needs to find the class of a frame.
+/// The classes of a generation, as a worker uses them.
 #[derive(Debug)]
 pub(crate) struct Sorting {
     /// Number of the generation; frames are classified anew if the data thread has another one.
@@ -128,20 +123,9 @@ pub(crate) struct Sortings {
 }
 
 impl Sortings {
-    /// Prepares the classes of `config` for its workers, with the number of their generation.
-    pub(crate) fn new(config: &GatewayConfig, generation: u32) -> Self {
-        let (overhead, longest) = (config.overhead, config.longest_frame);
-        Self::of(
-            config.workers(),
-            &config.tree,
-            (&config.matches, config.default_class),
-            (overhead, longest),
-            generation,
-        )
-    }
-
-    /// As [`Sortings::new`], for `workers` workers.
-    pub(crate) fn of(
+    /// Prepares the classes of `tree` for `workers` workers, with the number of their generation. Frames have at most
+    /// `longest` accounted bytes.
+    pub(crate) fn new(
         workers: usize,
         tree: &Hierarchy,
         (matches, default_class): (&[(ClassId, Match)], ClassId),
@@ -149,8 +133,8 @@ impl Sortings {
         generation: u32,
     ) -> Self {
         let pace = |class| Pace { guarantee: tree.rate_all_busy(class) / 8, ..Pace::default() };
-        let paces =
-            Arc::new(Paces { classes: (0..tree.len() as u32).map(ClassId).map(pace).collect(), overhead, longest });
+        let classes = (0..tree.len() as u32).map(ClassId).map(pace).collect();
+        let paces = Arc::new(Paces { classes, overhead, longest, is_used: AtomicBool::new(false) });
         let sorting = |_| {
             let classifier = Classifier::new(matches, default_class);
             Some(Box::new(Sorting { generation, classifier, paces: Arc::clone(&paces) }))
@@ -190,20 +174,15 @@ impl Desk {
         Arc::new(Self { posts, posted, patience, depth: Nanos(2 * patience.0), back, back_dropped })
     }
 
-    /// Returns true if there is another generation than `present`.
-    pub(super) fn has_for(&self, present: u32) -> bool {
-        self.posted.load(Ordering::Acquire) != present
-    }
-
-    /// What `worker` has to use from now on, if that is another generation than `present`.
+    /// Returns the classes that `worker` has to use from now on, if they are of another generation than `present`.
     pub(super) fn take(&self, worker: usize, present: u32) -> Option<Box<Sorting>> {
-        if !self.has_for(present) {
+        if self.posted.load(Ordering::Acquire) == present {
             return None;
         }
         self.posts[worker].lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Leaves what `worker` has used to the next worker of its number, unless there is something newer.
+    /// Leaves the classes that `worker` has used to the next worker of its number, unless there is something newer.
     pub(super) fn leave(&self, worker: usize, sorting: Option<Box<Sorting>>) {
         let mut post = self.posts[worker].lock().unwrap_or_else(PoisonError::into_inner);
         if post.is_none() {
@@ -225,7 +204,7 @@ pub(crate) struct DeskEnd {
     generation: u32,
 }
 
-/// What workers did by themselves since the last look.
+/// Frames that workers forwarded and dropped by themselves since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Alone {
     pub(crate) sent: Amount,
@@ -270,13 +249,15 @@ impl DeskEnd {
         pace.window.store(window, Ordering::Relaxed);
     }
 
-    /// Gives `each` what workers have sent and dropped of each class by themselves since the last call, and returns the
-    /// same of the other direction.
+    /// Gives `each` the frames that workers have forwarded and dropped of each class by themselves since the last call,
+    /// and returns those of the other direction. It costs next to nothing if there are none.
     pub(crate) fn collect(&self, mut each: impl FnMut(ClassId, Alone)) -> Alone {
-        for (class, pace) in self.paces.classes.iter().enumerate() {
-            let alone = Alone { sent: pace.sent.take(), dropped: pace.dropped.take() };
-            if alone.sent.packets + alone.dropped.packets > 0 {
-                each(ClassId(class as u32), alone);
+        if self.paces.is_used.load(Ordering::Relaxed) && self.paces.is_used.swap(false, Ordering::Acquire) {
+            for (class, pace) in self.paces.classes.iter().enumerate() {
+                let alone = Alone { sent: pace.sent.take(), dropped: pace.dropped.take() };
+                if alone.sent.packets + alone.dropped.packets > 0 {
+                    each(ClassId(class as u32), alone);
+                }
             }
         }
         Alone { sent: self.desk.back.take(), dropped: self.desk.back_dropped.take() }

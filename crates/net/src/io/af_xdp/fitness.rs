@@ -2,7 +2,7 @@
 
 use crate::io::af_xdp::Unfit;
 use crate::io::af_xdp::custody::{SENDING, receiving};
-use crate::io::ethtool::{self, Offload, ReceiveQueues};
+use crate::io::ethtool::{self, Offload, Queues};
 use crate::io::interface::Interface;
 
 /// Bytes that the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
@@ -10,7 +10,7 @@ const KEPT_FREE: u32 = 256;
 /// Possible sizes of pool frames, so that none crosses a page boundary.
 const SIZES: [u32; 2] = [2048, 4096];
 
-/// Most receive queues of an interface: the data thread fetches from all, and each has frames of its own.
+/// Most receive queues of an interface: each has frames of its own.
 const MOST_QUEUES: u32 = 16;
 
 /// Needs of two interfaces.
@@ -20,22 +20,41 @@ pub(crate) struct Fit {
     pub(crate) frame_bytes: u32,
     /// Receive queues of each; 0 if it does not receive.
     pub(crate) queues: [u32; 2],
+    /// Threads that receive and send, each by queues of its own.
+    pub(crate) threads: u32,
 }
 
 impl Fit {
-    /// Returns the needs of an input and an output; with `reverse`, the output receives, too.
+    /// Returns the needs of an input and an output, and of this many workers; with `reverse`, the output receives, too.
     ///
     /// # Errors
     /// [`Unfit`]: AF_XDP cannot use one of them; the text names the action to take.
-    pub(crate) fn of(interfaces: [&Interface; 2], reverse: bool) -> Result<Self, Unfit> {
+    pub(crate) fn of(interfaces: [&Interface; 2], reverse: bool, workers: usize) -> Result<Self, Unfit> {
         let [input, output] = interfaces;
-        let back = if reverse { receive_queues(&output.name)? } else { 0 };
-        Ok(Self { frame_bytes: frame_bytes(interfaces)?, queues: [receive_queues(&input.name)?, back] })
+        let of_input = receive_queues(&input.name, workers)?;
+        let queues = [of_input, if reverse { receive_queues(&output.name, workers)? } else { 0 }];
+        let threads = workers.max(1) as u32;
+        if workers > 0 {
+            interfaces.into_iter().try_for_each(|interface| has_transmit_queues(&interface.name, threads))?;
+        }
+        Ok(Self { frame_bytes: frame_bytes(interfaces)?, queues, threads })
     }
 
     /// Maximum number of pool frames that both interfaces own.
     pub(crate) fn owned(&self) -> u32 {
-        self.queues.iter().map(|&queues| queues * receiving(queues) + SENDING).sum()
+        self.queues.iter().map(|&queues| queues * receiving(queues) + self.threads * SENDING).sum()
+    }
+
+    /// Returns the queues of `thread` on both interfaces. It sends by the first one of each.
+    pub(crate) fn queues_of(&self, thread: u32) -> [Vec<u32>; 2] {
+        // An interface that does not receive has a queue of each thread even so.
+        self.queues.map(|queues| (thread..queues.max(self.threads)).step_by(self.threads as usize).collect())
+    }
+
+    /// Returns the number of pool frames that `thread` has for reception from both interfaces.
+    pub(crate) fn receiving_of(&self, thread: u32) -> u32 {
+        let of = |(mine, all): (Vec<u32>, u32)| if all == 0 { 0 } else { mine.len() as u32 * receiving(all) };
+        self.queues_of(thread).into_iter().zip(self.queues).map(of).sum()
     }
 }
 
@@ -65,15 +84,41 @@ fn frame_bytes(interfaces: [&Interface; 2]) -> Result<u32, Unfit> {
     Ok(all)
 }
 
-/// Returns the number of receive queues.
-fn receive_queues(name: &str) -> Result<u32, Unfit> {
-    let ReceiveQueues { alone, combined } = ethtool::receive_queues(name).map_err(|error| {
+/// Returns the numbers of queues.
+fn queues(name: &str) -> Result<Queues, Unfit> {
+    ethtool::queues(name).map_err(|error| {
         Unfit(format!(
             "{name}: its driver does not report its number of receive queues ({error}), and each needs a socket"
         ))
-    })?;
+    })
+}
+
+/// Checks that the interface has enough transmit queues for `threads` workers.
+fn has_transmit_queues(name: &str, threads: u32) -> Result<(), Unfit> {
+    let Queues { transmit, combined, .. } = queues(name)?;
+    match transmit.saturating_add(combined) {
+        queues if queues < threads => Err(too_few(name, ("transmit", "tx"), queues, (combined, threads as usize))),
+        _ => Ok(()),
+    }
+}
+
+/// Each worker has a queue of its own; `kind` is named in messages and for ethtool.
+fn too_few(name: &str, (kind, option): (&str, &str), queues: u32, (combined, workers): (u32, usize)) -> Unfit {
+    let option = if combined == 0 { option } else { "combined" };
+    Unfit(format!(
+        "{name} has {queues} {kind} queue{}, and with AF_XDP each of {workers} workers needs its own: `ethtool -L {name} {option} {workers}`, or fewer cores",
+        if queues == 1 { "" } else { "s" }
+    ))
+}
+
+/// Returns the number of receive queues, at least one for each of `workers`.
+fn receive_queues(name: &str, workers: usize) -> Result<u32, Unfit> {
+    let Queues { receive, combined, .. } = queues(name)?;
     let kind = if combined == 0 { "rx" } else { "combined" };
-    match alone.saturating_add(combined) {
+    match receive.saturating_add(combined) {
+        queues @ 1..=MOST_QUEUES if (queues as usize) < workers => {
+            Err(too_few(name, ("receive", "rx"), queues, (combined, workers)))
+        }
         queues @ 1..=MOST_QUEUES => Ok(queues),
         queues => Err(Unfit(format!(
             "{name} has {queues} receive queues, and AF_XDP fetches from up to {MOST_QUEUES} here: `ethtool -L {name} {kind} {MOST_QUEUES}`"

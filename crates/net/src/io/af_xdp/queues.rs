@@ -1,4 +1,4 @@
-//! The receive queues of an interface, with a socket for each. The first one also sends.
+//! Receive queues of an interface that one thread fetches from, with a socket for each. The first one also sends.
 //!
 //! A driver spreads flows over its queues, each flow always to the same one. So frames of a flow stay in order.
 
@@ -17,6 +17,8 @@ use crate::io::sys;
 /// Parts of a queue, in the order in which they are closed.
 #[derive(Debug)]
 pub(super) struct Queue {
+    /// Its number at the interface.
+    number: u32,
     pub(super) custody: Custody,
     pub(super) socket: Socket,
 }
@@ -95,26 +97,27 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Opens sockets for `count` receive queues of the interface `index`; 0 if nothing is received. See [`Socket::open`]
-    /// for the others.
+    /// Opens sockets for the queues `numbers`, one at least, of the interface `index`, which receives from `all` queues.
+    /// See [`Socket::open`] for the others.
     ///
     /// # Errors
     /// As [`Socket::open`].
     pub(super) fn open(
         index: i32,
-        count: u32,
+        (numbers, all): (&[u32], u32),
         pool: &mut FramePool,
         owner: Option<BorrowedFd<'_>>,
         mode: Mode,
     ) -> Result<Self, Refused> {
-        let slots = receiving(count);
-        let open = |queue, pool: &mut FramePool, owner| {
-            let (socket, rings) = Socket::open((index, queue), slots, pool, owner, mode)?;
-            Ok(Queue { custody: Custody::new(rings, pool, slots), socket })
+        let slots = receiving(all);
+        let open = |number, pool: &mut FramePool, owner| {
+            let (socket, rings) = Socket::open((index, number), slots, pool, owner, mode)?;
+            Ok(Queue { number, custody: Custody::new(rings, pool, slots), socket })
         };
-        let sender = open(0, pool, owner)?;
+        let sender = open(numbers[0], pool, owner)?;
         let owner = owner.unwrap_or(sender.socket.fd.as_fd());
-        let others: Vec<Queue> = (1..count).map(|queue| open(queue, pool, Some(owner))).collect::<Result<_, _>>()?;
+        let others: Vec<Queue> =
+            numbers[1..].iter().map(|&number| open(number, pool, Some(owner))).collect::<Result<_, _>>()?;
         let any = match others.is_empty() {
             true => None,
             false => {
@@ -165,7 +168,7 @@ impl Queues {
     /// # Errors
     /// [`BpfError`].
     pub(super) fn enter(&self, sockets: &Map) -> Result<(), BpfError> {
-        (0..).zip(self.all()).try_for_each(|(number, queue)| sockets.set_socket(number, &queue.socket.fd))
+        self.all().try_for_each(|queue| sockets.set_socket(queue.number, &queue.socket.fd))
     }
 
     /// Gives the kernel frames for reception.
@@ -236,7 +239,7 @@ impl Queues {
         let Self { sender, others, any, .. } = self;
         drop(any);
         // The kernel uses the frames until the socket is closed and its rings are unmapped.
-        for Queue { custody, socket } in others.into_iter().chain([sender]) {
+        for Queue { custody, socket, .. } in others.into_iter().chain([sender]) {
             drop(socket);
             // SAFETY: the only descriptor was just closed.
             unsafe { custody.release(pool) };

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex};
 use fairlink_core::Nanos;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::io::backend::{Arrival, Backend, BackendCounters, BackendError, Condition, Rest, Sent, Settled};
+use crate::io::backend::{
+    Arrival, Backend, BackendCounters, BackendError, BackendInfo, Condition, Rest, Sent, Settled,
+};
 use crate::io::frame_pool::FramePool;
 use crate::io::hub::{
     ARRIVALS, Arrived, BATCH, Crew, Kind, LENT, Lane, MOST_UNSETTLED, SENDING, SUPERS, Side, SuperBuffer, WorkerState,
     lock,
 };
-use crate::io::port::BackendInfo;
 use crate::wire::segments::Segments;
 
 /// The data thread's ends of the rings of one worker, for one interface.
@@ -35,6 +36,8 @@ struct Ends {
 struct Frames {
     lend: Producer<u32>,
     back: Consumer<u32>,
+    /// Frames that it has for reception, at most.
+    most: usize,
 }
 
 /// The rings for frames of all workers, which both interfaces use: the data thread alone.
@@ -46,14 +49,14 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    pub(super) fn add(&mut self, lend: Producer<u32>, back: Consumer<u32>) {
-        self.of_workers.push(Frames { lend, back });
+    pub(super) fn add(&mut self, lend: Producer<u32>, back: Consumer<u32>, most: usize) {
+        self.of_workers.push(Frames { lend, back, most });
         self.early.reserve(2 * MOST_UNSETTLED);
     }
 }
 
 /// One interface behind workers; see [`crate::io::hub`].
-pub(crate) struct HubPort {
+pub(crate) struct CrewPort {
     side: Side,
     crew: Arc<Crew>,
     lanes: Vec<Ends>,
@@ -70,13 +73,11 @@ pub(crate) struct HubPort {
     asked: u64,
     /// Counters of a port before this one.
     before: BackendCounters,
-    /// True if it was asked whether it is empty.
-    empties: bool,
     ended: bool,
     sockets: Sockets,
 }
 
-/// What the sockets of all workers have for an interface.
+/// Properties of an interface's sockets of all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sockets {
     pub(crate) backend: BackendInfo,
@@ -88,7 +89,7 @@ pub(crate) struct Sockets {
     pub(crate) memory_bytes: usize,
 }
 
-impl HubPort {
+impl CrewPort {
     pub(super) fn new(side: Side, crew: Arc<Crew>, stock: Arc<Mutex<Stock>>) -> Self {
         let workers = crew.workers.len();
         Self {
@@ -102,7 +103,6 @@ impl HubPort {
             mark: None,
             asked: 0,
             before: BackendCounters::default(),
-            empties: false,
             ended: false,
             sockets: Sockets::default(),
         }
@@ -128,13 +128,10 @@ impl HubPort {
 
     /// Returns true if neither the kernel nor a worker has frames that were not handed over.
     pub(crate) fn is_empty(&mut self) -> bool {
-        // What was found is so of the time of the last call.
-        let was = self.empties && self.is_drained();
-        if was || !self.empties {
-            self.ask();
-            self.empties = true;
+        if self.mark.is_none() {
+            self.crew.wake_workers();
         }
-        was
+        self.drained(0).is_some()
     }
 
     /// Times that frames had to wait for an interface.
@@ -142,12 +139,12 @@ impl HubPort {
         self.states().map(|worker| worker.busy.load(Ordering::Relaxed)).sum()
     }
 
-    /// Sets what the sockets of the workers have for this interface.
+    /// Sets the properties of the workers' sockets.
     pub(crate) fn set_sockets(&mut self, sockets: Sockets) {
         self.sockets = sockets;
     }
 
-    /// What the sockets of the workers have for this interface.
+    /// Properties of the workers' sockets.
     pub(crate) fn sockets(&self) -> Sockets {
         self.sockets
     }
@@ -163,10 +160,9 @@ impl HubPort {
         self.ended = true;
     }
 
-    /// Asks the workers whether the kernel's buffers are empty.
+    /// Has the workers find out in their next turn whether the kernel's buffers are empty.
     fn ask(&mut self) {
-        self.crew.ask();
-        self.asked = self.crew.epoch();
+        self.asked = self.crew.ask();
     }
 
     fn states(&self) -> impl Iterator<Item = &Arc<WorkerState>> {
@@ -183,14 +179,14 @@ impl HubPort {
     /// Lends empty frames to the workers.
     fn lend(&mut self, pool: &mut FramePool) {
         let Self { crew, stock, .. } = self;
-        for (Frames { lend, .. }, state) in lock(stock).of_workers.iter_mut().zip(&crew.workers) {
+        for (Frames { lend, most, .. }, state) in lock(stock).of_workers.iter_mut().zip(&crew.workers) {
             let has = state.lent.load(Ordering::Relaxed);
             // Several at a time.
-            if has > LENT / 2 {
+            if has > *most - LENT / 2 {
                 continue;
             }
             let mut more = 0;
-            while has + more < LENT
+            while has + more < *most
                 && lend.slots() > 0
                 && let Some(frame) = pool.take()
             {
@@ -230,13 +226,13 @@ impl HubPort {
     }
 }
 
-impl std::fmt::Debug for HubPort {
+impl std::fmt::Debug for CrewPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HubPort").field("side", &self.side).field("crew", &self.crew).finish_non_exhaustive()
+        f.debug_struct("CrewPort").field("side", &self.side).field("crew", &self.crew).finish_non_exhaustive()
     }
 }
 
-impl Backend for HubPort {
+impl Backend for CrewPort {
     /// The pool has [`OF_WORKER`](super::OF_WORKER) for each worker.
     const MOST_OWNED: u32 = 0;
 
@@ -398,6 +394,7 @@ impl Backend for HubPort {
     fn begin_drain(&mut self) {
         self.crew.drains.store(true, Ordering::Relaxed);
         self.ask();
+        self.crew.wake_workers();
     }
 
     fn end_drain(&mut self) {

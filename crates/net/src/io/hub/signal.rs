@@ -14,8 +14,8 @@ use crate::io::sys;
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     asleep: AtomicBool,
-    /// True if the descriptor is readable.
-    is_set: AtomicBool,
+    /// True if the sleeper has to clear the descriptor before it goes on.
+    prepared: AtomicBool,
     /// `None` in tests without threads.
     fd: Option<OwnedFd>,
 }
@@ -29,23 +29,22 @@ impl Signal {
 
     /// Announces that the thread is about to sleep.
     pub(crate) fn prepare(&self) {
+        self.prepared.store(true, Ordering::Relaxed);
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Ends the sleep, or the preparation for it.
+    /// Ends the sleep, or the preparation for it. Costs nothing if there was none.
     pub(crate) fn awake(&self) {
+        if !self.prepared.load(Ordering::Relaxed) {
+            return;
+        }
+        self.prepared.store(false, Ordering::Relaxed);
         self.asleep.store(false, Ordering::Relaxed);
-        if self.is_set.swap(false, Ordering::Relaxed)
-            && let Some(fd) = &self.fd
-        {
+        if let Some(fd) = &self.fd {
+            // One that is set later ends the next sleep at once, and is cleared then.
             sys::clear_event(fd);
         }
-    }
-
-    /// Returns true if [`Signal::awake`] is due.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.asleep.load(Ordering::Relaxed) || self.is_set.load(Ordering::Relaxed)
     }
 
     /// Returns true if the thread sleeps or is about to.
@@ -65,7 +64,6 @@ impl Signal {
     /// Wakes the thread, or has its next sleep end at once.
     pub(crate) fn wake(&self) {
         if let Some(fd) = &self.fd {
-            self.is_set.store(true, Ordering::Relaxed);
             sys::set_event(fd);
         }
     }
@@ -73,5 +71,33 @@ impl Signal {
     /// The descriptor that becomes readable.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlink_core::Nanos;
+
+    use super::*;
+    use crate::io::pacing::sleep;
+
+    #[test]
+    fn a_sleeper_is_woken_once_and_an_awake_one_costs_no_call() {
+        let signal = Signal::new().unwrap();
+        let is_set = || sleep(Nanos::ZERO, [signal.fd()]).unwrap();
+        signal.notify();
+        assert!(!is_set(), "it does not sleep");
+        signal.prepare();
+        signal.notify();
+        assert!(is_set() && !signal.is_asleep());
+        signal.awake();
+        assert!(!is_set());
+        // One that comes late ends the next sleep, and no more.
+        signal.wake();
+        signal.awake();
+        assert!(is_set());
+        signal.prepare();
+        signal.awake();
+        assert!(!is_set());
     }
 }

@@ -35,6 +35,8 @@ pub(crate) fn config(bps: u64, scheduler: &str) -> GatewayConfig {
     config.processor = Processor::Any;
     config.backend = backend();
     (config.cores, config.cores_asked) = (cores(), true);
+    // More threads than processors are possible, and slow.
+    config.force = usize::from(config.cores.count) > std::thread::available_parallelism().map_or(1, usize::from);
     config
 }
 

@@ -29,8 +29,8 @@ pub(crate) type Test = (&'static str, fn(&PrivateNamespace));
 pub(crate) struct Also {
     /// The variant, such as the backend.
     pub(crate) over: &'static str,
-    /// The variable that selects it in the test's process, and its value.
-    pub(crate) variable: (&'static str, &'static str),
+    /// The variables that select it in the test's process, and their values.
+    pub(crate) variables: &'static [(&'static str, &'static str)],
     /// Returns the reason, determined once in a new process, why it is not available here.
     pub(crate) why_not: fn(&PrivateNamespace) -> Option<String>,
     /// Names of the tests.
@@ -81,8 +81,7 @@ pub(crate) fn main_also(tests: &'static [Test], also: Vec<Also>) -> ExitCode {
                 return Ok(());
             }
             let mut command = Command::new(std::env::current_exe()?);
-            let (variable, value) = also.variable;
-            command.env(VARIABLE, name).env(variable, value);
+            command.env(VARIABLE, name).envs(also.variables.iter().copied());
             run(command)
         }));
     }

@@ -2,8 +2,9 @@
 //! the test chooses.
 
 use super::*;
-use crate::gateway::workers::{Common, Desk, DeskEnd, PATIENCE, Sortings, Worker, make};
-use crate::io::hub::{Crew, HubPort, MOST_UNSETTLED, OF_WORKER};
+use crate::gateway::workers::{Common, Desk, DeskEnd, PATIENCE, Sortings, Staff, Worker, hire, make};
+use crate::io::clock::MonotonicClock;
+use crate::io::hub::{Crew, CrewPort, MOST_UNSETTLED, OF_WORKER};
 use crate::io::pacing::Pacing;
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ fn sortings(workers: usize, tree: &Hierarchy, ports: [u16; 2], generation: u32) 
     let port = |port| Match { proto: Some(UDP), dport: Some(PortRange { first: port, last: port }), ..Match::ANY };
     let [a, b] = [ClassId(1), ClassId(2)];
     let matches = [(a, port(ports[0])), (b, port(ports[1]))];
-    Sortings::of(workers, tree, (&matches, b), (Overhead::NONE, 1522), generation)
+    Sortings::new(workers, tree, (&matches, b), (Overhead::NONE, 1522), generation)
 }
 
 struct Hub {
-    bench: Bench<HubPort, HubPort>,
+    bench: Bench<CrewPort, CrewPort>,
     workers: Vec<Worker<VirtualLink, Hands>>,
     now: u64,
 }
@@ -34,9 +35,12 @@ impl Hub {
         let more = count as u32 * OF_WORKER;
         let mut bench = bench_with((LIMIT, more), scheduler, reverse, config, |pool, hands| {
             let crew = Crew::new(count).unwrap();
-            let backends = (0..count).map(|_| [VirtualLink::default(), VirtualLink::default()]).collect();
-            let common = Common { clock: hands.clone(), pacing: Pacing::Busy, reverse, desk: Some(Arc::clone(&desk)) };
-            let (ports, made) = make(&crew, backends, pool, &common).unwrap();
+            let staff = |_| Staff {
+                view: pool.view(OF_WORKER as usize),
+                backends: [VirtualLink::default(), VirtualLink::default()],
+            };
+            let common = Common { clock: hands.clone(), pacing: Pacing::Busy, reverse, desk: Arc::clone(&desk) };
+            let (ports, made) = make(&crew, (0..count).map(staff).collect(), &common).unwrap();
             workers = made;
             ports
         });
@@ -263,6 +267,28 @@ fn workers_do_not_forward_what_is_about_to_be_dropped_or_what_the_kernel_forward
     assert!(pass(&mut hub, 900_000_000), "the data thread has ended");
     hub.finish();
     assert_eq!(hub.bench.totals()[3], 0);
+}
+
+#[test]
+fn a_worker_that_panics_ends_its_interfaces_with_the_reason() {
+    let mut pool = FramePool::new(OF_WORKER, 1600).unwrap();
+    let common =
+        Common { clock: MonotonicClock::start(), pacing: Pacing::Precise, reverse: true, desk: Desk::new(1, PATIENCE) };
+    let mut broken = VirtualLink::default();
+    broken.panics = true;
+    let staff = Staff { view: pool.view(OF_WORKER as usize), backends: [broken, VirtualLink::default()] };
+    let mut ports = hire(vec![staff], &common, Vec::new()).unwrap();
+    ports[0].crew().start();
+    for port in &mut ports {
+        let failure = (0..10_000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            port.receive(&mut pool, Nanos(1), BATCH, &mut Vec::new()).err()
+        });
+        let text = failure.expect("it fails").to_string();
+        assert_eq!(text, "interface of worker 1: running its thread: the thread has panicked");
+    }
+    ports.iter_mut().for_each(|port| port.release(&mut pool));
+    assert_eq!(pool.free(), pool.frames());
 }
 
 #[test]
