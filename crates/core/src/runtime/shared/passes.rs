@@ -158,6 +158,18 @@ impl Passes {
         drops.dropped(self.now, packet, reason);
     }
 
+    /// Returns the number of packets for which there is room.
+    #[cfg(feature = "hub")]
+    pub(super) fn room(&self) -> u32 {
+        self.slab.room()
+    }
+
+    /// Removes and returns the first packet of `leaf`.
+    #[cfg(feature = "hub")]
+    pub(super) fn take_out(&mut self, leaf: ClassId, drops: &mut dyn DropSink) -> Option<Packet> {
+        self.leaves.get_mut(leaf.index())?.queue.take_out(&mut self.slab, leaf, drops)
+    }
+
     /// Drops all packets that are queued here.
     pub(super) fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
@@ -180,35 +192,59 @@ impl Passes {
 
     /// Takes all leaves off, also those that owe or have packets.
     pub(super) fn leave(&mut self, tree: &SharedTree, drops: &mut dyn DropSink) {
-        let (now, mut out) = (self.now, Vec::new());
-        self.forces = true;
-        // Those of a visit that a call has left unfinished.
+        self.give_up_visit(tree);
+        for _ in 0..self.active.len() {
+            let Some(at) = self.active.pop() else { break };
+            self.leave_ring(tree, at, &|_| true, drops);
+            self.is_active[at as usize] = self.rings[at as usize].len > 0;
+            if self.is_active[at as usize] {
+                self.active.push(at);
+            }
+        }
+    }
+
+    /// Takes `leaves` off, in the order of their numbers, also those that owe or have packets. Their packets stay, and
+    /// nothing sends them. Returns false if others keep a class above them busy: then some of them are not off yet.
+    #[cfg(feature = "hub")]
+    pub(super) fn suspend(&mut self, tree: &SharedTree, leaves: &[ClassId], drops: &mut dyn DropSink) -> bool {
+        self.give_up_visit(tree);
+        let is_one = |leaf: u32| leaves.binary_search(&ClassId(leaf)).is_ok();
+        leaves.iter().all(|&leaf| {
+            if self.leaves[leaf.index()].state != State::Off {
+                self.leave_ring(tree, tree.classes.children[leaf.index()].parent, &is_one, drops);
+            }
+            self.leaves[leaf.index()].state == State::Off
+        })
+    }
+
+    /// Puts the leaves back that a call has left to come or to end.
+    fn give_up_visit(&mut self, tree: &SharedTree) {
         for index in 0..self.changes.len() {
             let leaf = self.changes[index];
             let at = tree.classes.children[leaf as usize].parent;
             self.rings[at as usize].push_back(&mut self.leaves, leaf);
         }
         self.changes.clear();
-        for _ in 0..self.active.len() {
-            let Some(at) = self.active.pop() else { break };
-            let ring = &mut self.rings[at as usize];
-            ring.make_all_ready(&mut self.leaves);
-            for _ in 0..ring.len {
-                let leaf = ring.pop(&self.leaves);
-                let own = &mut self.leaves[leaf as usize];
-                if own.state == State::On {
-                    self.changes.push(leaf);
-                } else {
-                    own.state = State::Off;
-                }
-            }
-            let mut call = Call::new(now, (0, 0), &mut out, drops);
-            self.settle(tree, at, &mut call);
-            self.is_active[at as usize] = self.rings[at as usize].len > 0;
-            if self.is_active[at as usize] {
-                self.active.push(at);
+    }
+
+    /// Takes those leaves of the node `at` off for which `is_one` holds.
+    fn leave_ring(&mut self, tree: &SharedTree, at: u32, is_one: &dyn Fn(u32) -> bool, drops: &mut dyn DropSink) {
+        let ring = &mut self.rings[at as usize];
+        ring.make_all_ready(&mut self.leaves);
+        for _ in 0..ring.len {
+            let leaf = ring.pop(&self.leaves);
+            let own = &mut self.leaves[leaf as usize];
+            if !is_one(leaf) {
+                ring.push_back(&mut self.leaves, leaf);
+            } else if own.state == State::On {
+                self.changes.push(leaf);
+            } else {
+                own.state = State::Off;
             }
         }
+        let mut out = Vec::new();
+        self.forces = true;
+        self.settle(tree, at, &mut Call::new(self.now, (0, 0), &mut out, drops));
         self.forces = false;
     }
 

@@ -60,6 +60,25 @@ impl Worker {
         PacketSlab::memory(tree) + by_node + by_leaf + bytes_of::<Packet>(1)
     }
 
+    /// Takes `leaves` off, which are in the order of their numbers. Their packets stay, and are not sent until others
+    /// arrive. Returns false if it must be called again, because other workers kept a class above them busy.
+    #[cfg(feature = "hub")]
+    pub(crate) fn suspend(&mut self, leaves: &[ClassId], drops: &mut dyn DropSink) -> bool {
+        self.passes.suspend(&self.tree, leaves, drops)
+    }
+
+    /// Removes and returns the first packet of a leaf that was suspended.
+    #[cfg(feature = "hub")]
+    pub(crate) fn take_out(&mut self, leaf: ClassId, drops: &mut dyn DropSink) -> Option<Packet> {
+        self.passes.take_out(leaf, drops)
+    }
+
+    /// Returns the number of packets for which it has room.
+    #[cfg(feature = "hub")]
+    pub(crate) fn room(&self) -> u32 {
+        self.passes.room()
+    }
+
     /// Returns the tree that it shares.
     #[must_use]
     pub fn tree(&self) -> &Arc<SharedTree> {
