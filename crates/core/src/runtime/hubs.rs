@@ -1,8 +1,8 @@
 //! A link with several threads that schedule, the *hubs*, and other threads that receive and send.
 //!
-//! Each class directly below the link belongs to one hub at a time, with all leaves below it. A hub is a [`Worker`] of a
-//! [`SharedTree`] behind rings: so hubs share only the virtual time of the link, and no two of them write the record of
-//! another class. A packet goes from the thread that receives it into the ring of the hub that its class belongs to,
+//! Each class directly below the link belongs to one hub at a time, with all leaves below it. A hub is a [`Worker`] of
+//! a [`SharedTree`] behind rings: so hubs share only the virtual time of the link, and no two of them write the record
+//! of another class. A packet goes from the thread that receives it into the ring of the hub that its class belongs to,
 //! and from there into the ring of that hub to a thread that sends, by the hash of its flow. `docs/cores.md` has the
 //! rule, the proofs and the costs.
 //!

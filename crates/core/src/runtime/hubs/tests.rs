@@ -190,7 +190,7 @@ fn run(seed: u64, queue: Option<QueueKind>) -> (u64, u64, u64) {
 
 #[test]
 fn each_packet_leaves_once_and_in_its_order_while_classes_move() {
-    let trees = std::env::var("FAIRLINK_TREES").map_or(600, |trees| trees.parse().unwrap());
+    let trees = std::env::var("FAIRLINK_TREES").map_or(200, |trees| trees.parse().unwrap());
     let (mut left, mut dropped, mut moves) = (0, 0, 0);
     for seed in 0..trees {
         let kind = [None, None, Some(QueueKind::CoDel)][seed as usize % 3];
@@ -314,7 +314,9 @@ fn hubs_on_threads_lose_and_reorder_nothing_while_classes_move() {
                 }
             });
         }
-        while start.elapsed() < time {
+        // On a slow machine longer.
+        let is_enough = |moves| moves > 3 && left.load(Ordering::Relaxed) > 1000;
+        while start.elapsed() < time || !is_enough(balancer.moves()) && start.elapsed() < Duration::from_secs(60) {
             let _ = balancer.start(tops[random.below(tops.len())], random.below(3));
             std::thread::yield_now();
         }
