@@ -251,15 +251,11 @@ impl<H: Fn(&Packet) -> u32 + Clone, D: DropSink> Hubs<H, D> {
     }
 }
 
-/// The rings of each of several users of one side.
-type Ends<End> = Vec<Vec<End>>;
+/// The producers of each of several users, and the consumers of each of several others.
+type Crossed = (Vec<Vec<Producer<Packet>>>, Vec<Vec<Consumer<Packet>>>);
 
 /// Makes a ring from each of `from` producers to each of `to` consumers.
-fn crossed(
-    from: usize,
-    to: usize,
-    slots: usize,
-) -> Result<(Ends<Producer<Packet>>, Ends<Consumer<Packet>>), OutOfMemory> {
+fn crossed(from: usize, to: usize, slots: usize) -> Result<Crossed, OutOfMemory> {
     let (mut producers, mut consumers) = (room(from)?, room(to)?);
     for _ in 0..to {
         consumers.push(room(from)?);
