@@ -329,18 +329,34 @@ impl LeafQueue {
         self.take_head(slab, class)
     }
 
+    /// Removes and returns the head packet, which belongs to `class`, without a verdict of an active queue. The last
+    /// one resets such a queue.
+    pub(crate) fn take_out(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        drops: &mut dyn DropSink,
+    ) -> Option<Packet> {
+        if self.packets == 0 {
+            return None;
+        }
+        if self.active == NIL {
+            return Some(self.take_head(slab, class).0);
+        }
+        let packet = self.dequeue_active(slab, class, None, drops);
+        if self.packets == 0 {
+            self.reset_active(slab);
+        }
+        Some(packet)
+    }
+
     /// Drops all packets, which belong to `class`, in the order in which they would have left.
     pub(crate) fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
-        while self.packets > 0 {
-            let packet = if self.active == NIL {
-                self.take_head(slab, class).0
-            } else {
-                self.dequeue_active(slab, class, None, drops)
-            };
-            drops.dropped(now, packet, DropReason::Purged);
-        }
-        if self.active != NIL {
+        if self.packets == 0 && self.active != NIL {
             self.reset_active(slab);
+        }
+        while let Some(packet) = self.take_out(slab, class, drops) {
+            drops.dropped(now, packet, DropReason::Purged);
         }
     }
 
