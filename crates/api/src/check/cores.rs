@@ -15,6 +15,8 @@ use crate::refused::Refused;
 const BATCH: u64 = 32;
 /// Most packets that a hub sends in one pass.
 const HUB_BATCH: u64 = Driver::<Box<dyn Scheduler>>::BATCH as u64;
+/// The shortest frame of Ethernet, in bytes without its check sequence.
+const SHORTEST: u32 = 60;
 /// Longest time between two passes for which shares were measured, in largest packets of the link.
 const MEASURED: u64 = 83;
 
@@ -42,6 +44,10 @@ pub struct OnCores {
     /// The time that these packets take, in seconds. Absent if the time of a packet was not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_delay_s: Option<f64>,
+    /// Mean length of packets, in accounted bytes, from which one hub keeps up with the full link. Absent if the time of a
+    /// packet was not given, and where no hub is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub_keeps_up_from_bytes: Option<u64>,
     /// By class, in the order of the file. Empty where there are no such bounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassOnCores>,
@@ -82,6 +88,7 @@ impl OnCores {
             interface_bytes: None,
             ring_packets: None,
             ring_delay_s: None,
+            hub_keeps_up_from_bytes: None,
             classes: Vec::new(),
             notes: Vec::new(),
         };
@@ -107,7 +114,45 @@ impl OnCores {
                 "no bounds: a core does not get what the classes of other cores leave; `fairlink sim` shows what that costs".to_owned(),
             ),
         }
+        if matches!(cores.split, Split::Hub | Split::Shared) {
+            on.add_choice(link, hub_packet);
+        }
         Ok(on)
+    }
+
+    /// Says whether one hub is enough for the link, which is exact, or several schedulers are needed, and why.
+    fn add_choice(&mut self, link: &LinkFile, packet: Option<Nanos>) {
+        let Some(packet) = packet else {
+            self.notes.push(
+                "which way: one hub, where it keeps up with the link, because it is exact; not computed whether it does \
+                 without --hub-packet TIME, which `fairlink bench --cores` measures"
+                    .to_owned(),
+            );
+            return;
+        };
+        let head = link.tree.link();
+        let bits = u128::from(head.rate.bps()) * u128::from(packet.0);
+        let least = u64::try_from(bits.div_ceil(8 * u128::from(NANOS_PER_SEC))).unwrap_or(u64::MAX);
+        self.hub_keeps_up_from_bytes = Some(least);
+        let shortest = u64::from(link.overhead.accounted(SHORTEST)).max(1);
+        let with = format!("with {} ns for a packet, one hub", packet.0);
+        let mean = format!("{with} keeps up with the full link while packets have");
+        self.notes.push(if least <= shortest {
+            format!("which way: one hub; {mean} {least} B or more on average, and the shortest have {shortest} B; it is exact")
+        } else if least <= u64::from(head.max_packet) {
+            let hubs = least.div_ceil(shortest);
+            format!(
+                "which way: one hub if packets are long, because it is exact; {mean} {least} B or more on average. For \
+                 packets of {shortest} B it takes {hubs} hubs (--hubs), if classes directly below the link can be spread \
+                 over them, or split = \"shared\""
+            )
+        } else {
+            format!(
+                "which way: several hubs (--hubs) or split = \"shared\"; {with} would keep up with the full link only if \
+                 packets had {least} B, and the largest have {} B",
+                head.max_packet
+            )
+        });
     }
 
     /// Adds the time in the rings of a hub, with one from each of so many `others`.
