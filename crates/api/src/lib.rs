@@ -20,6 +20,7 @@ mod admission;
 mod check;
 mod diff;
 mod expand;
+mod expect;
 mod explain;
 mod fluid;
 #[cfg(feature = "import")]
@@ -42,7 +43,8 @@ pub use check::{
 };
 pub use diff::{ClassDiff, DiffDoc, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff};
 pub use expand::{ExpandDoc, expand};
-pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};
+pub use expect::{Judged, judge};
+pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain, explain_link};
 pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};
 #[cfg(feature = "import")]
 pub use import::{
@@ -54,8 +56,8 @@ pub use planned::{Planned, PlannedKey};
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;
 pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};
-pub use simulate::{SimOptions, Simulation, simulate};
-pub use tree::{concerns_frames, in_text, parent_name, read_tree};
+pub use simulate::{SimDoc, SimOptions, Simulation, simulate, simulate_observed};
+pub use tree::{concerns_frames, demand, demand_of, in_text, parent_name, read_tree};
 
 /// A document as text, indented, as `--json` prints it.
 ///

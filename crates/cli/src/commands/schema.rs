@@ -93,12 +93,12 @@ fn documents() -> Schemas {
         fairlink_api::KeysDoc,
         fairlink_api::RefusedDoc,
         fairlink_api::SchedulersDoc,
+        fairlink_api::SimDoc<'static>,
         fairlink_lab::bench::Report,
         fairlink_lab::claims::ReproduceDoc,
         between::BetweenDoc,
         clock::ClockDoc,
         init::InitDoc<'static>,
-        sim::SimContent<'static>,
         tc::TcDoc,
         traffic::TrafficDoc<'static>,
     ];
