@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fairlink_config::{LinkFile, ReadOptions, Scenario, Source};
-use fairlink_core::{ClassId, Leniency, Nanos};
+use fairlink_core::{ClassId, Leniency, NANOS_PER_SEC, Nanos};
 use fairlink_report::{Content, Document};
 use fairlink_sim::statistics::summary::{Difference, Summary};
 use fairlink_sim::{Change, Observer, Options, Run, RunDocument};
@@ -13,6 +13,9 @@ use serde::Serialize;
 use crate::expect::{Judged, judge};
 use crate::links::links_of;
 use crate::refused::Refused;
+
+/// Left out at the start of each phase when rates are compared with the ideal: old queues drain, new ones fill.
+pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
 
 /// The document of simulations.
 #[derive(Serialize, JsonSchema)]
@@ -137,6 +140,13 @@ impl Simulation {
     /// As [`Simulation::step_until`].
     pub fn step_for(&mut self, end: Nanos, work: u64) -> Result<(), Refused> {
         self.run.step_for(end, work).map_err(|error| Refused::of_run(error, &self.file))
+    }
+
+    /// The names of the classes of a link, the link itself first: of the scenario's own (0), or of a `[[peer]]` in
+    /// their order. A change may add some.
+    #[must_use]
+    pub fn names(&self, link: usize) -> &[String] {
+        self.run.names(link)
     }
 
     /// The scenario as it was read.
