@@ -13,6 +13,7 @@ mod simulation;
 mod trace;
 
 use fairlink_api::{json, keys, schedulers};
+use fairlink_schema::human;
 use fairlink_schema::keys::{CLASS, Key, Kind, LINK};
 use pyo3::prelude::*;
 
@@ -48,6 +49,18 @@ fn key_units() -> [Vec<(&'static str, &'static str)>; 2] {
     [LINK.iter().map(unit).collect(), CLASS.iter().map(unit).collect()]
 }
 
+/// A rate in bit/s as people read it, like the command's tables.
+#[pyfunction]
+fn show_rate(bps: f64) -> String {
+    human::rate(bps)
+}
+
+/// A time in seconds as people read it.
+#[pyfunction]
+fn show_time(seconds: f64) -> String {
+    human::time(seconds)
+}
+
 /// The engine of the package `fairlink`.
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -61,5 +74,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schedulers_json, module)?)?;
     module.add_function(wrap_pyfunction!(keys_json, module)?)?;
     module.add_function(wrap_pyfunction!(key_units, module)?)?;
+    module.add_function(wrap_pyfunction!(show_rate, module)?)?;
+    module.add_function(wrap_pyfunction!(show_time, module)?)?;
     module.add_function(wrap_pyfunction!(configurations::import_configuration, module)?)
 }

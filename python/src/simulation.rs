@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fairlink_api::{SETTLE, SimOptions, json, simulate_observed};
+use fairlink_api::{ProblemReport, SETTLE, SimOptions, json, scenario_warnings, simulate_observed};
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use fairlink_sim::Observer;
 use pyo3::prelude::*;
 
-use crate::error::Failed;
+use crate::error::{Failed, problems_json};
 use crate::input::{Source, time};
 use crate::trace::{Recorder, Recording, Trace};
 
@@ -112,6 +112,19 @@ impl Simulation {
 
     fn change(&self, py: Python<'_>, link: &Source, scheduler: Option<&str>) -> Result<(), Failed> {
         py.detach(|| Ok(self.run().change(&link.0, scheduler)?))
+    }
+
+    /// The links that `trace` takes: the first, which is `None`, and the peers.
+    fn links(&self) -> Vec<Option<&str>> {
+        std::iter::once(None).chain(self.further.iter().map(|name| Some(name.as_str()))).collect()
+    }
+
+    /// Warnings about the scenario as JSON.
+    fn warnings(&self, py: Python<'_>) -> Result<String, Failed> {
+        py.detach(|| {
+            let warnings = scenario_warnings(self.run().file())?;
+            Ok(problems_json(&warnings.iter().map(ProblemReport::from).collect::<Vec<_>>()))
+        })
     }
 
     /// The document of the measurements until now.

@@ -56,7 +56,7 @@ pub use planned::{Planned, PlannedKey};
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;
 pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};
-pub use simulate::{SETTLE, SimDoc, SimOptions, Simulation, simulate, simulate_observed};
+pub use simulate::{SETTLE, SimDoc, SimOptions, Simulation, scenario_warnings, simulate, simulate_observed};
 pub use tree::{concerns_frames, demand, demand_of, in_text, parent_name, read_tree};
 
 /// A document as text, indented, as `--json` prints it.

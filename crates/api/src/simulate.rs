@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use fairlink_config::{LinkFile, ReadOptions, Scenario, Source};
+use fairlink_config::problem::ProblemKind;
+use fairlink_config::{LinkFile, Problem, ReadOptions, Scenario, Source};
 use fairlink_core::{ClassId, Leniency, NANOS_PER_SEC, Nanos};
 use fairlink_report::{Content, Document};
 use fairlink_sim::statistics::summary::{Difference, Summary};
@@ -10,9 +11,11 @@ use fairlink_sim::{Change, Observer, Options, Run, RunDocument};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::check::share_warnings;
 use crate::expect::{Judged, judge};
 use crate::links::links_of;
 use crate::refused::Refused;
+use crate::tree::concerns_frames;
 
 /// Left out at the start of each phase when rates are compared with the ideal: old queues drain, new ones fill.
 pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
@@ -110,6 +113,27 @@ pub fn simulate_observed(
     let run = fairlink_sim::Simulation::observed(&links, info, leniency, &measured, observers(&names))
         .map_err(|error| Refused::of_run(error, &file))?;
     Ok(Simulation { run, file, leniency, windows: options.window.is_some() })
+}
+
+/// Returns the warnings about a scenario that concern simulations. Those about frames (matches, default class) do not;
+/// settings that a scheduler ignores are in the notes of its run.
+///
+/// # Errors
+/// A tree that the scheduler refuses.
+pub fn scenario_warnings(file: &Scenario) -> Result<Vec<Problem>, Refused> {
+    let concerns = |warning: &&Problem| {
+        !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
+    };
+    let mut warnings = file.warnings.clone();
+    let share = share_warnings(&file.link)?;
+    warnings.extend(file.link.warnings.iter().filter(concerns).cloned());
+    warnings.extend(share);
+    let peers = file.peers.iter().map(|peer| &peer.link);
+    for link in peers.chain(file.changes.iter().map(|change| &change.link)) {
+        warnings.extend(link.warnings.iter().filter(concerns).cloned());
+        warnings.extend(share_warnings(link)?);
+    }
+    Ok(warnings)
 }
 
 impl Simulation {

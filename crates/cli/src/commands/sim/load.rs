@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fairlink_api::{concerns_frames, links_of, share_warnings};
-use fairlink_config::problem::ProblemKind;
+use fairlink_api::{links_of, scenario_warnings};
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
-use fairlink_config::{Problem, ReadOptions, Scenario, SourceText};
+use fairlink_config::{ReadOptions, Scenario, SourceText};
 use fairlink_core::{Leniency, Nanos, Rate, SchedulerInfo};
 use fairlink_lab::figures::sweep::{Key, Quantity};
 use fairlink_sim::{Links, Setting};
@@ -142,8 +141,8 @@ impl Reading<'_> {
         Ok((keys, points))
     }
 
-    fn point(&self, mut file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, CliError> {
-        let warnings = warnings(&mut file)?;
+    fn point(&self, file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, CliError> {
+        let warnings = scenario_warnings(&file)?;
         if first {
             warn(warnings);
         }
@@ -191,27 +190,6 @@ fn setting(text: &str) -> (Setting, Quantity) {
         Ok(time) => (Setting::Number(time.0 as f64 / 1e9), Quantity::Time),
         Err(_) => (Setting::Text(text.to_owned()), Quantity::Number),
     }
-}
-
-/// Returns all warnings that apply.
-fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
-    let mut warnings = std::mem::take(&mut file.warnings);
-    let links = file.peers.iter_mut().map(|peer| &mut peer.link);
-    let links = links.chain(file.changes.iter_mut().map(|change| &mut change.link));
-    let share = share_warnings(&file.link)?;
-    warnings.extend(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
-    warnings.extend(share);
-    for link in links {
-        warnings.extend(std::mem::take(&mut link.warnings).into_iter().filter(concerns_a_simulation));
-        warnings.extend(share_warnings(link)?);
-    }
-    Ok(warnings)
-}
-
-/// Returns true if a warning concerns simulations. Warnings about frames (matches, default class) do not; settings that
-/// a scheduler ignores are in the notes of its run.
-fn concerns_a_simulation(warning: &Problem) -> bool {
-    !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
 }
 
 fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, CliError> {
