@@ -398,9 +398,9 @@ class Tree:
         latency_critical: bool | None = None,
         quantum: Size | None = None,
         contract: Mapping[str, Any] | None = None,
-        real_time: Rate | Mapping[str, Any] | None = None,
-        link_share: Rate | Mapping[str, Any] | None = None,
-        upper_limit: Rate | Mapping[str, Any] | None = None,
+        real_time: Mapping[str, Any] | None = None,
+        link_share: Mapping[str, Any] | None = None,
+        upper_limit: Mapping[str, Any] | None = None,
         max_delay: Time | None = None,
         leaky_bucket: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         buffer: int | str | None = None,
@@ -428,7 +428,8 @@ class Tree:
             latency_critical: Its packets are sent first, within its share.
             quantum: Bytes served in one turn.
             contract: DRR+: `{"bytes": 3000, "every": 1.0}`.
-            real_time: H-FSC: its guaranteed service curve.
+            real_time: H-FSC: its guaranteed service curve, `{"burst": 160, "delay": 0.005, "rate": 64e3}` or
+                `{"m1": 6.6e6, "d": 0.01, "m2": 2e6}`.
             link_share: H-FSC: the curve by which siblings share spare bandwidth.
             upper_limit: H-FSC: the curve that it does not exceed.
             max_delay: FQ-LTO: target delay in seconds.

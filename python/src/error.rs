@@ -41,7 +41,8 @@ impl From<Problems> for Failed {
     }
 }
 
-/// The message has the place, the value, the limit and the remedy of each problem, one a line.
+/// The message has the place, the value, the limit and the remedy of each problem, one a line. An option of the command
+/// is named as the argument that it is here.
 impl From<Failed> for PyErr {
     fn from(Failed(refused): Failed) -> Self {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -50,6 +51,7 @@ impl From<Failed> for PyErr {
             other => other.to_string(),
         };
         let problems = problems_json(&refused.problems());
+        let [message, problems] = [message, problems].map(|text| text.replace("--lenient", "lenient=True"));
         Python::attach(|py| match CLASS.import(py, "fairlink._errors", "Refused") {
             Ok(class) => class.call1((message, problems)).map_or_else(|error| error, PyErr::from_value),
             Err(error) => error,

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use fairlink_api::{
-    CheckOptions, Each, Fluid, Load, ProblemReport, check, demand, demand_of, diff, expand, explain_link, json,
-    parent_name, read_tree,
+    CheckOptions, Each, Fluid, Load, OnCores, ProblemReport, check, demand, demand_of, diff, expand, explain_link,
+    json, parent_name, read_tree,
 };
 use fairlink_config::demand::Asked;
 use fairlink_config::{LinkFile, Problem};
 use fairlink_core::ClassId;
-use fairlink_theory::ideal::{Rule, Traffic};
+use fairlink_sim::CoreModel;
+use fairlink_theory::ideal::{NotComputed, Parameters, Rule, Traffic};
 use fairlink_theory::request::Request;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -31,6 +32,7 @@ pub(crate) struct Link {
     warnings: Vec<Problem>,
     /// Every leaf without limit.
     busy: Arc<Demands>,
+    rule: Result<Parameters, NotComputed>,
 }
 
 /// The demands of the leaves of a link.
@@ -50,7 +52,8 @@ impl Link {
         py.detach(|| {
             let (file, warnings) = read_tree(&source)?;
             let busy = Arc::new(demand(&file, None)?);
-            Ok(Self { source, file: Arc::new(file), warnings, busy })
+            let rule = Rule::for_scheduler(file.info(), &file.tree, Traffic::unknown()).map(Rule::keep);
+            Ok(Self { source, file: Arc::new(file), warnings, busy, rule })
         })
     }
 
@@ -101,7 +104,11 @@ impl Link {
     ) -> Result<String, Failed> {
         py.detach(|| {
             let options = CheckOptions { scheduler, lenient, gateway, load: Load { demand, packet } };
-            let checked = check(&self.source, &options)?;
+            let mut checked = check(&self.source, &options)?;
+            let cores = checked.link.cores;
+            if !cores.is_one() {
+                checked.on_cores = Some(OnCores::new(&checked.link, cores, CoreModel::LAG, None)?);
+            }
             Ok(json(&checked.document(checked.all_classes())))
         })
     }
@@ -132,7 +139,10 @@ impl Link {
     fn rates<'py>(&self, py: Python<'py>, demand: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let demand = self.demanded(demand)?;
-        let solve = || Rule::for_scheduler(self.file.info(), &self.file.tree, Traffic::unknown())?.rates(&demand);
+        let solve = || match &self.rule {
+            Ok(rule) => Rule::kept(rule, &self.file.tree).rates(&demand),
+            Err(why) => Err(why.clone()),
+        };
         let solved = if self.file.tree.len() > LONG { py.detach(solve) } else { solve() };
         let rates =
             solved.map_err(|why| Failed::failed(format!("the rates that {} gives are {why}", self.scheduler())))?;

@@ -149,7 +149,11 @@ impl Simulation {
         let made: Result<Trace, Failed> = py.detach(|| {
             let run = self.run();
             let mut recording = self.recordings[place].lock().unwrap_or_else(PoisonError::into_inner);
-            recording.trace(run.names(place)).map_err(Failed::failed)
+            // As in a file of its own: `CLASS`, and not `PEER:CLASS`.
+            let peer = link.map(|peer| format!("{peer}:")).unwrap_or_default();
+            let own = |name: &String| name.strip_prefix(peer.as_str()).unwrap_or(name).to_owned();
+            let names: Vec<String> = run.names(place).iter().map(own).collect();
+            recording.trace(&names).map_err(Failed::failed)
         });
         Ok(made?)
     }

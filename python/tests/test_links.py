@@ -46,7 +46,7 @@ def test_a_demand_of_another_link_is_refused() -> None:
         ({"top": 1e6}, "only leaves have demands"),
         ({"a": -1.0}, "write 0 or more"),
         ({"a": math.nan}, "write 0 or more"),
-        ({"a": "3mbut"}, "3mbut"),
+        ({"a": "3mbut"}, '"mbut" is no unit of a rate'),
         ([1.0], "1 rates, and the link has 3 leaves"),
     ],
 )
@@ -61,9 +61,9 @@ def test_a_refused_text_has_places_and_remedies() -> None:
     with pytest.raises(Refused) as error:
         Link.from_toml(text, name="mine.toml")
     first = error.value.problems[0]
-    assert (first.file, first.line, first.column, first.code) == ("mine.toml", 17, 1, "unknown_key")
+    assert (first.file, first.line, first.column, first.code) == ("mine.toml", 18, 1, "unknown_key")
     assert first.help == 'did you mean "priority"?'
-    assert str(error.value).startswith('mine.toml:17:1: error: [[class]] has an unknown key "prioritty"; did you mean')
+    assert str(error.value).startswith('mine.toml:18:1: error: [[class]] has an unknown key "prioritty"; did you mean')
     assert isinstance(error.value, ValueError)
     again = pickle.loads(pickle.dumps(error.value))
     assert str(again) == str(error.value) and again.problems == error.value.problems
@@ -130,8 +130,8 @@ def test_a_tree_is_the_link_of_its_text() -> None:
     assert terms is not None and (terms.guarantee_bps, terms.ceiling_bps) == (4_000_000, 5_000_000)
     assert Link.from_toml(tree.to_toml()).diff(link).same
     curves = Tree("10mbit", scheduler="hfsc")
-    curves.add("voice", real_time={"burst": 160, "delay": 0.005, "rate": 64e3}, link_share={"rate": 64e3})
-    curves.add("data", link_share=9e6)
+    curves.add("voice", guarantee=1e6, real_time={"burst": 160, "delay": 0.005, "rate": 64e3}, link_share={"m1": 1e6, "d": 0.01, "m2": 1e6})
+    curves.add("data", guarantee=9e6)
     bound = curves.link().check()["voice"].bounds
     assert bound is not None and bound.delay_bound_s is not None and bound.delay_bound_s < 0.01
 

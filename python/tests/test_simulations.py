@@ -42,16 +42,16 @@ def test_a_run_can_be_changed_and_packets_offered() -> None:
     run.offer("c", 1500)
     run.offer("c", 700, at="1.5s")
     run.change(fairlink.Link.from_toml(LINK.replace('"2mbit"', '"1mbit"')))
-    with pytest.raises(Refused, match="twice|already|instant|1 s"):
+    with pytest.raises(Refused, match="it must come after"):
         run.change(LINK)
     run.step_until(1.2)
-    run.change(LINK, scheduler="drr")
+    run.change(LINK, scheduler="hvt")
     after = run.run()
     assert before is not None and after.view.runs[0].changes is not None and len(after.view.runs[0].changes) == 2
     for wrong in (lambda: run.offer("a", 100), lambda: run.offer("nobody", 100), lambda: run.change("[link]\n")):
         with pytest.raises(Refused):
             wrong()
-    with pytest.raises(Refused, match="windows|recorded"):
+    with pytest.raises(Refused, match="without changes"):
         windowed = Simulation(SCENARIO, window=0.1)
         windowed.step_until(1.0)
         windowed.change(LINK)
@@ -122,7 +122,7 @@ def test_arrow_is_read_by_all_without_a_copy() -> None:
     assert len(frame) == packets and frame["class"].nunique() == 5
     duckdb = pytest.importorskip("duckdb")
     trace = found.trace  # DuckDB finds it by its name.
-    assert duckdb.sql("select count(*), sum(bytes) from trace").fetchone() == (packets, int(frame["bytes"].sum()))
+    assert duckdb.sql("select count(*), sum(bytes) from trace").fetchall() == [(packets, int(frame["bytes"].sum()))]
     del found, trace
     assert one.column("bytes").to_pylist() == two.column("bytes").to_pylist()
 
@@ -189,7 +189,7 @@ def test_other_threads_go_on_while_a_run_lasts() -> None:
         counted += 1
         time.sleep(0)
     thread.join()
-    assert run.now == 30.0 and counted > 100
+    assert run.now == 30.0 and counted > 10
 
 
 def test_threads_may_share_a_run() -> None:
