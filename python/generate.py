@@ -83,8 +83,7 @@ class Generator:
             self.made[name] = f"{name} = Literal[{', '.join(json.dumps(choice['const']) for choice in choices)}]\n"
             return
         if choices and not any("properties" in choice for choice in choices):
-            kinds = " | ".join(dict.fromkeys(self.type(choice, name) for choice in choices))
-            self.made[name] = f"{name} = {kinds}\n"
+            self.made[name] = f"{name} = {' | '.join(dict.fromkeys(self.type(one, name) for one in choices))}\n"
             return
         if choices:
             text += " One of: " + " ".join(clean(choice.get("description", "")) for choice in choices)
@@ -96,8 +95,8 @@ class Generator:
             given: dict[str, Any] = form.get("properties", {})
             for key in dict.fromkeys([*form.get("required", []), *given]):
                 value = given[key]
-                said, kinds = keys.setdefault(key, (clean(value.get("description", "")), []))
-                kinds.extend(kind for kind in self.type(value, key).split(" | ") if kind not in kinds)
+                _, known = keys.setdefault(key, (clean(value.get("description", "")), []))
+                known.extend(kind for kind in self.type(value, key).split(" | ") if kind not in known)
         needed = set.intersection(*(set(form.get("required", [])) for form in forms))
         lines = ["@dataclass(frozen=True, kw_only=True, repr=False)", f"class {name}(View):"]
         doc = textwrap.wrap(text or f"{name} of a document.", 112)

@@ -1,4 +1,4 @@
-"""Runs the Python lines of pages: python run_docs.py [--extras] PAGE...
+"""Runs the Python lines of pages: python tests/run_docs.py [--extras] PAGE...
 
 The blocks of a page are one program, in the root of the repository. Blocks marked `extras` need packages that an empty
 environment lacks. What a line with a comment `# -> TEXT` prints must be that text.
@@ -39,6 +39,6 @@ def run(page: Path, extras: bool) -> int:
 
 if __name__ == "__main__":
     arguments = [argument for argument in sys.argv[1:] if argument != "--extras"]
-    os.chdir(Path(__file__).resolve().parents[1])
+    os.chdir(Path(__file__).resolve().parents[2])
     for name in arguments:
         print(f"{name}: {run(Path(name), '--extras' in sys.argv)} blocks ran")
