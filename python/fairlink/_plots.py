@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072b2", "#e69f00", "#00795a", "#cc79a7", "#8b3d00", "#56b4e9", "#000000")
 """Colours of curves, which people who are colour-blind can tell apart; as `crates/lab/src/figures` has them."""
-DASHES = ("-", "--", ":", "-.")
-"""Lines of the second seven curves, the third, and so on."""
+DASHES = ((), (9, 4), (14, 3, 3, 3), (5, 3), (18, 5), (8, 3, 3, 3, 3, 3))
+"""Dashes of curves in points; neighbours differ."""
+MARKERS = ("o", "s", "^", "D", "x", "+", "v")
 GREY = "#8c8c8c"
 TEXT = "#222222"
 ROOM = "#dbe9f4"
@@ -89,8 +90,21 @@ def over_time(rows: list[Row]) -> Figure:
         own = [row for row in rows if row["class"] == name and row.get("rate_bps") is not None]
         times = [row["start_s"] for row in own] + [row["end_s"] for row in own[-1:]]
         rates = [row["rate_bps"] / factor for row in own]
-        colour, dash = COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
-        axes.step(times, rates + rates[-1:], where="post", label=name, color=colour, linestyle=dash, linewidth=1.6)
+        # The first of curves that coincide is the widest.
+        width = 1.8 + 1.1 * min(len(names) - place - 1, 4)
+        dash = [length / width for length in DASHES[place % len(DASHES)]]
+        axes.step(
+            times,
+            rates + rates[-1:],
+            where="post",
+            label=name,
+            color=COLOURS[place % len(COLOURS)],
+            linestyle=(0, dash) if dash else "-",
+            linewidth=width,
+            marker=MARKERS[(place + 3 * (place // len(COLOURS))) % len(MARKERS)],
+            markersize=7,
+            markevery=(place * len(times) // (8 * len(names)), max(1, len(times) // 8)),
+        )
     axes.set_xlabel("time in s")
     axes.set_ylabel(f"rate in {unit}")
     axes.set_ylim(bottom=0)

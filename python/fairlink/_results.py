@@ -284,11 +284,14 @@ class Sim(_OfLink["documents.SimDocument"]):
         return rows
 
     def plot(self) -> Figure:
-        """Draws rates against time, if windows were recorded; else the rates beside the ideal, phase by phase."""
+        """Draws rates of the leaves against time, if windows were recorded; else beside the ideal, phase by phase."""
         from ._plots import over_time, phases
 
-        windows = self.table("windows")
-        return over_time(windows) if windows else phases(self.table("phases"))
+        leaves = {row["class"] for row in self.table() if row["leaf"]}
+        windows, whole = (
+            [row for row in self.table(name) if row["class"] in leaves] for name in ("windows", "phases")
+        )
+        return over_time(windows) if windows else phases(whole)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Packets stay where they are: they may be larger than all else together.

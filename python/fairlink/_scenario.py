@@ -60,10 +60,16 @@ class Scenario(Sourced):
         progress: Progress = None,
     ) -> Sim:
         """Simulates from the start to the end; see `simulate`."""
-        run = Simulation(
-            self, scheduler=scheduler, seed=seed, window=window, lenient=lenient, metrics=metrics, trace=trace
+        return simulate(
+            self,
+            scheduler=scheduler,
+            seed=seed,
+            window=window,
+            lenient=lenient,
+            metrics=metrics,
+            trace=trace,
+            progress=progress,
         )
-        return run.run(progress)
 
     def __repr__(self) -> str:
         return f"<Scenario {self._source.name!r}>"
@@ -152,6 +158,7 @@ class Simulation:
             metrics=metrics,
             trace=limit or None,
         )
+        self._traced = limit > 0
 
     @property
     def now(self) -> float:
@@ -194,9 +201,12 @@ class Simulation:
             shown.close()
 
     def run(self, progress: Progress = None) -> Sim:
-        """Runs until the end, and reports."""
+        """Runs until the end, and reports, with the traces if packets were recorded."""
         self.step_until(self.duration + 1.0, progress)
-        return self.report()
+        found = self.report()
+        if self._traced:
+            found.traces = {name or "link": self.trace(name) for name in self._run.links()}
+        return found
 
     def offer(self, name: str, size: int, at: Time | None = None) -> None:
         """Offers a packet of `size` bytes to a leaf, beside those of the sources.
@@ -276,8 +286,4 @@ def simulate(
     run = Simulation(
         scenario, scheduler=scheduler, seed=seed, window=window, lenient=lenient, metrics=metrics, trace=trace
     )
-    found = run.run(progress)
-    if trace:
-        names = run._run.links()
-        found.traces = {name or "link": run.trace(name) for name in names}
-    return found
+    return run.run(progress)

@@ -65,7 +65,7 @@ def test_results_travel_without_their_packets() -> None:
     with pytest.raises(ValueError, match="trace=True"):
         again.trace  # noqa: B018
     scenario = pickle.loads(pickle.dumps(Scenario.from_toml(SCENARIO)))
-    assert scenario.simulate() == found
+    assert scenario.simulate(trace=True) == found and len(scenario.simulate(trace=True).trace) == len(found.trace)
 
 
 def test_expectations_are_judged() -> None:
