@@ -7,6 +7,7 @@ use fairlink_report::{Content, Document, Ideal, Terms};
 use fairlink_theory::changes::NoChanges;
 use fairlink_theory::explain::{Explanation, Step};
 use fairlink_theory::ideal::{self, Rule, Traffic};
+use fairlink_theory::request::Demand;
 use fairlink_theory::to_f64;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -113,6 +114,23 @@ pub struct Explained {
 pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<Rate>) -> Result<Explained, Refused> {
     let (link, warnings) = read_tree(source)?;
     let demand = demand(&link, asked)?;
+    explain_link(&link, warnings, class, &demand, step)
+}
+
+/// Like [`explain`], of a link that [`read_tree`](crate::read_tree) has read with `warnings`.
+///
+/// # Errors
+/// [`Refused`]: an unknown class.
+///
+/// # Panics
+/// If the demand was made for a tree of another size.
+pub fn explain_link(
+    link: &LinkFile,
+    warnings: Vec<Problem>,
+    class: &str,
+    demand: &Demand,
+    step: Option<Rate>,
+) -> Result<Explained, Refused> {
     let id = link.names.find(class).map_err(|error| Refused::argument("class", error))?;
     let problems: Vec<ProblemReport> = warnings.iter().map(ProblemReport::from).collect();
     let mut found = ExplainDoc {
@@ -126,7 +144,7 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
         problems,
     };
     let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
-    let ideal = match rule.and_then(|rule| rule.solve(&demand)) {
+    let ideal = match rule.and_then(|rule| rule.solve(demand)) {
         Ok(ideal) => ideal,
         Err(why) => {
             found.notes = vec![format!("what {} gives {class} is {why}", link.info().name)];
@@ -136,7 +154,7 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
     let explanation = Explanation::new(&link.tree, &ideal, id).map_err(Refused::failed)?;
     let step = step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
     let mut notes = ideal.notes(link.info());
-    found.changes = match changes::Entry::for_class(&link, &demand, id, step) {
+    found.changes = match changes::Entry::for_class(link, demand, id, step) {
         Err(NoChanges::NotComputed(_)) => {
             notes.push(
                 "changes are not computed: rates from a simulation run are too coarse to show the effect of a change"
@@ -146,15 +164,15 @@ pub fn explain(source: &Source, class: &str, asked: Option<&str>, step: Option<R
         }
         other => Some(other.map_err(Refused::failed)?),
     };
-    found.strategy = (id != ClassId::ROOT).then(|| strategy::Entry::for_class(&link, &demand, id)).transpose()?;
-    let mut text = explanation.text(|class| in_text(&link, class));
+    found.strategy = (id != ClassId::ROOT).then(|| strategy::Entry::for_class(link, demand, id)).transpose()?;
+    let mut text = explanation.text(|class| in_text(link, class));
     text += &found.changes.as_ref().map(changes::Entry::text).unwrap_or_default();
     text += &found.strategy.as_ref().map(strategy::Entry::text).unwrap_or_default();
     for note in &notes {
         text += &format!("\n{note}\n");
     }
-    found.steps = Some(explanation.steps.iter().map(|step| report(&link, &ideal, step)).collect());
-    found.limited_by = Some(names(&link, &explanation.limited_by));
+    found.steps = Some(explanation.steps.iter().map(|step| report(link, &ideal, step)).collect());
+    found.limited_by = Some(names(link, &explanation.limited_by));
     (found.notes, found.text) = (notes, Some(text));
     Ok(Explained { warnings, document: Document::new(found) })
 }

@@ -1,10 +1,13 @@
 //! Rates of the classes in the long run, by the rule of their scheduler or by hierarchical max-min fairness.
 
+use std::sync::Arc;
+
 use fairlink_config::{LinkFile, Problem, Source};
 use fairlink_core::ClassId;
 use fairlink_report::{ClassReport, Content, Document, Ideal, LinkReport};
 use fairlink_theory::hmm::{Allocation, ClassAllocation};
 use fairlink_theory::ideal::{self, NotComputed, Rule, Traffic};
+use fairlink_theory::request::Demand;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,7 +43,7 @@ impl<C> Content for FluidDoc<C> {
 #[derive(Debug)]
 pub struct Fluid {
     /// The link.
-    pub link: LinkFile,
+    pub link: Arc<LinkFile>,
     /// The rule.
     pub rule: &'static str,
     /// The rates, or why the rule gives none.
@@ -69,22 +72,32 @@ pub struct Fluid {
 pub fn fluid(source: &Source, options: &FluidOptions<'_>) -> Result<Fluid, Refused> {
     let (link, warnings) = read_tree(source)?;
     let demand = demand(&link, options.demand)?;
-    let (rule, solved) = match options.fair {
-        true => ("max-min fairness", Ok(Allocation::solve(&link.tree, &demand).into())),
-        false => {
-            let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
-            (link.info().name, rule.and_then(|rule| rule.solve(&demand)))
-        }
-    };
-    let notes = match &solved {
-        Ok(_) if options.fair => Vec::new(),
-        Ok(ideal) => ideal.notes(link.info()),
-        Err(why) => vec![format!("the rates that {rule} gives are {why}")],
-    };
-    Ok(Fluid { link, rule, solved, warnings, notes })
+    Ok(Fluid::solve(Arc::new(link), warnings, &demand, options.fair))
 }
 
 impl Fluid {
+    /// Solves the fluid ideal of a link that [`read_tree`](crate::read_tree) has read with `warnings`; `fair` as in
+    /// [`FluidOptions`].
+    ///
+    /// # Panics
+    /// If the demand was made for a tree of another size.
+    #[must_use]
+    pub fn solve(link: Arc<LinkFile>, warnings: Vec<Problem>, demand: &Demand, fair: bool) -> Self {
+        let (rule, solved) = match fair {
+            true => ("max-min fairness", Ok(Allocation::solve(&link.tree, demand).into())),
+            false => {
+                let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
+                (link.info().name, rule.and_then(|rule| rule.solve(demand)))
+            }
+        };
+        let notes = match &solved {
+            Ok(_) if fair => Vec::new(),
+            Ok(ideal) => ideal.notes(link.info()),
+            Err(why) => vec![format!("the rates that {rule} gives are {why}")],
+        };
+        Self { link, rule, solved, warnings, notes }
+    }
+
     /// A class with its ideal.
     #[must_use]
     pub fn class(&self, class: ClassId) -> ClassReport {

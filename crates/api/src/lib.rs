@@ -20,6 +20,7 @@ mod admission;
 mod check;
 mod diff;
 mod expand;
+mod expect;
 mod explain;
 mod fluid;
 #[cfg(feature = "import")]
@@ -43,21 +44,22 @@ pub use check::{
 };
 pub use diff::{ClassDiff, DiffDoc, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff};
 pub use expand::{ExpandDoc, expand};
-pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain};
+pub use expect::{Judged, judge};
+pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain, explain_link};
 pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};
 #[cfg(feature = "import")]
 pub use import::{
     Case, ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, Tool, import,
 };
 pub use keys::{KeyReport, KeysDoc, keys};
-pub use links::{failure_of, links_of, schedulers_of};
+pub use links::{links_of, schedulers_of};
 pub use planned::{Planned, PlannedKey};
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;
 pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};
-pub use simulate::{SimOptions, Simulation, simulate};
+pub use simulate::{SETTLE, SimDoc, SimOptions, Simulation, scenario_warnings, simulate, simulate_observed};
 pub use sweep::{Grid, SweptKey, SweptQuantity};
-pub use tree::{concerns_frames, in_text, parent_name, read_tree};
+pub use tree::{concerns_frames, demand, demand_of, in_text, parent_name, read_tree};
 
 /// A document as text, indented, as `--json` prints it.
 ///

@@ -1,8 +1,8 @@
 //! Scenario files as they are simulated.
 
 use fairlink_config::{LinkFile, PoolSpec, RouteSpec, Scenario};
-use fairlink_core::{Leniency, ReconfigureError, SchedulerInfo};
-use fairlink_sim::{Change, CoreModel, Hop, LinkPool, Links, Route, SimError};
+use fairlink_core::{Leniency, SchedulerInfo};
+use fairlink_sim::{Change, CoreModel, Hop, LinkPool, Links, Route};
 
 use crate::refused::Refused;
 
@@ -93,20 +93,4 @@ pub fn schedulers_of(
         }
     }
     Ok(found)
-}
-
-/// Explains why a simulation of a scenario failed, with the place in its text where there is one.
-#[must_use]
-pub fn failure_of(file: &Scenario, error: SimError) -> Refused {
-    match error {
-        SimError::Build { error, .. } => file.link.explain(&error).into(),
-        SimError::Change { index, error: ReconfigureError::Build(error), .. } => {
-            file.changes[index].link.explain(&error).into()
-        }
-        SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
-            (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
-            (error, _) => Refused::failed(SimError::Further { link, error: Box::new(error) }),
-        },
-        error => Refused::failed(error),
-    }
 }

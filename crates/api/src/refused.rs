@@ -1,6 +1,8 @@
 //! Errors of the functions, and problems in the form of documents.
 
-use fairlink_config::{Problem, Problems};
+use fairlink_config::{Problem, Problems, Scenario};
+use fairlink_core::ReconfigureError;
+use fairlink_sim::SimError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,6 +42,22 @@ impl Refused {
 
     pub(crate) fn failed(error: impl ToString) -> Self {
         Self::Failed(error.to_string())
+    }
+
+    /// Makes the error of a run of `file`: that of a link has its place there.
+    #[must_use]
+    pub fn of_run(error: SimError, file: &Scenario) -> Self {
+        match error {
+            SimError::Build { error, .. } => file.link.explain(&error).into(),
+            SimError::Change { index, error: ReconfigureError::Build(error), .. } if index < file.changes.len() => {
+                file.changes[index].link.explain(&error).into()
+            }
+            SimError::Further { link, error } => match (*error, file.peers.iter().find(|peer| peer.name == link)) {
+                (SimError::Build { error, .. }, Some(peer)) => peer.link.explain(&error).into(),
+                (error, _) => Self::failed(SimError::Further { link, error: Box::new(error) }),
+            },
+            error => Self::failed(error),
+        }
     }
 
     /// Returns the problems in the form of documents.

@@ -1,6 +1,6 @@
 //! Link files for computations about their tree, and names of classes in documents and in words.
 
-use fairlink_config::demand::parse_demand;
+use fairlink_config::demand::{Asked, DemandError, parse_demand, read_demand};
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::{LinkFile, Problem, ReadOptions, Source};
 use fairlink_core::{ClassId, Leniency, Share};
@@ -32,10 +32,28 @@ pub fn concerns_frames(kind: &ProblemKind) -> bool {
 }
 
 /// Reads the demands of the leaves of `link` from the text of `--demand`; without one, every leaf has no limit.
-pub(crate) fn demand(link: &LinkFile, text: Option<&str>) -> Result<Demand, Refused> {
+///
+/// # Errors
+/// [`Refused`]: a wrong demand.
+pub fn demand(link: &LinkFile, text: Option<&str>) -> Result<Demand, Refused> {
     let Some(text) = text else { return Ok(Demand::uniform(&link.tree, Request::Unlimited)) };
+    made(link, parse_demand(text, &link.tree, &link.names))
+}
+
+/// Makes the demands of the leaves of `link` from these leaves and rates. All other leaves have none.
+///
+/// # Errors
+/// [`Refused`]: a wrong demand.
+pub fn demand_of<'a>(
+    link: &LinkFile,
+    items: impl IntoIterator<Item = (&'a str, Asked<'a>)>,
+) -> Result<Demand, Refused> {
+    made(link, read_demand(items.into_iter().map(Ok), &link.tree, &link.names))
+}
+
+fn made(link: &LinkFile, read: Result<Vec<(ClassId, Option<u64>)>, DemandError>) -> Result<Demand, Refused> {
     let refused = |error: String| Refused::argument("demand", error);
-    let parsed = parse_demand(text, &link.tree, &link.names).map_err(|error| refused(error.to_string()))?;
+    let parsed = read.map_err(|error| refused(error.to_string()))?;
     let requests = parsed.into_iter().map(|(class, rate)| (class, rate.map_or(Request::Unlimited, Request::Rate)));
     Demand::new(&link.tree, requests).map_err(|error| refused(error.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use fairlink_api::{Grid, Refused, failure_of, links_of, schedulers_of};
+use fairlink_api::{Grid, Refused, links_of, schedulers_of};
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::{Leniency, Nanos, SchedulerInfo};
@@ -203,7 +203,7 @@ impl Doer<'_> {
                 None => fails(&named, "the simulation gave no result"),
             },
             Err((_, SimError::Stopped { .. })) => Err(Stopped),
-            Err((_, error)) => fails(&named, &in_words(&failure_of(&point.file, error))),
+            Err((_, error)) => fails(&named, &in_words(&Refused::of_run(error, &point.file))),
         }
     }
 }

@@ -43,21 +43,49 @@ pub enum DemandError {
     },
 }
 
+/// The demand of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// As written: a rate, or `inf`.
+    Text(&'a str),
+    /// In bit/s.
+    Bps(u64),
+    /// As much as possible.
+    Unlimited,
+}
+
 /// Reads demands in bit/s, `None` for unlimited: `A1=inf,C=300mbit,B2=10%,B1=0`. Each leaf may be named once; leaves
 /// that are not named want nothing and are not in the answer, which is in the order written. An empty text is no demand
 /// at all.
 ///
 /// # Errors
 /// The first [`DemandError`].
-pub fn parse_demand(text: &str, tree: &Hierarchy, names: &Names) -> Result<Vec<(ClassId, Option<u64>)>, DemandError> {
+pub fn parse_demand<'a>(
+    text: &'a str,
+    tree: &Hierarchy,
+    names: &Names,
+) -> Result<Vec<(ClassId, Option<u64>)>, DemandError> {
+    let items = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
+    let item = |item: &'a str| {
+        let (name, rate) = item.split_once('=').ok_or_else(|| DemandError::Form { item: item.to_owned() })?;
+        Ok((name.trim(), Asked::Text(rate.trim())))
+    };
+    read_demand(items.map(item), tree, names)
+}
+
+/// Like [`parse_demand`], of leaves that come one by one.
+///
+/// # Errors
+/// The first [`DemandError`].
+pub fn read_demand<'a>(
+    items: impl IntoIterator<Item = Result<(&'a str, Asked<'a>), DemandError>>,
+    tree: &Hierarchy,
+    names: &Names,
+) -> Result<Vec<(ClassId, Option<u64>)>, DemandError> {
     let mut seen = vec![false; tree.len()];
     let mut demands = Vec::new();
-    for item in text.split(',').map(str::trim) {
-        if item.is_empty() && text.trim().is_empty() {
-            break;
-        }
-        let (name, rate) = item.split_once('=').ok_or_else(|| DemandError::Form { item: item.to_owned() })?;
-        let (name, rate) = (name.trim(), rate.trim());
+    for item in items {
+        let (name, rate) = item?;
         let class = names.find(name)?;
         if !tree.is_leaf(class) {
             let leaf = names.name(first_leaf(tree, class)).to_owned();
@@ -67,9 +95,10 @@ pub fn parse_demand(text: &str, tree: &Hierarchy, names: &Names) -> Result<Vec<(
             return Err(DemandError::Twice { name: name.to_owned() });
         }
         let demand = match rate {
-            "inf" | "unlimited" => None,
-            "0" => Some(0),
-            rate => match parse_rate(rate, Some(tree.link().rate)) {
+            Asked::Unlimited | Asked::Text("inf" | "unlimited") => None,
+            Asked::Bps(bps) => Some(bps),
+            Asked::Text("0") => Some(0),
+            Asked::Text(rate) => match parse_rate(rate, Some(tree.link().rate)) {
                 Ok(rate) => Some(rate.bps()),
                 Err(UnitError::Zero { .. }) => Some(0),
                 Err(error) => return Err(DemandError::Rate { name: name.to_owned(), error }),

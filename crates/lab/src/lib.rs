@@ -2,7 +2,6 @@
 //!
 //! # Modules
 //! * [`experiments`]: the papers' experiments, one file for each paper, all in one table.
-//! * [`expect`]: evaluation of a scenario's expectations.
 //! * [`claims`]: every claim of the papers, tried by a command.
 //! * [`measure`]: measurement of runs, and deviation of rates from their ideal.
 //! * [`report`]: results of simulations, as text; [`table`] lays out tables.
@@ -15,7 +14,6 @@
 
 pub mod bench;
 pub mod claims;
-pub mod expect;
 pub mod experiments;
 pub mod figures;
 pub use fairlink_config::human;

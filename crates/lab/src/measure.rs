@@ -1,12 +1,10 @@
 //! Measurement of runs, and deviation of measured rates from their ideal, hierarchical max-min fairness, phase by
 //! phase. The measurements may come from the simulator or from real packets.
 
+pub use fairlink_api::SETTLE;
 use fairlink_core::{NANOS_PER_SEC, Nanos};
 use fairlink_report::ClassSpan;
 use fairlink_sim::{Options, Phase};
-
-/// Left out at the start of each phase when rates are compared with the ideal: old queues drain, new ones fill.
-pub const SETTLE: Nanos = Nanos(NANOS_PER_SEC / 2);
 
 /// Rates against time are averages over windows of this length, one after the other, as in the graphs of \[hls\] Section VIII.
 pub const WINDOW: Nanos = Nanos(NANOS_PER_SEC / 5);

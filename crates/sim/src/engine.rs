@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairlink_core::{Leniency, Scheduler, SchedulerInfo};
 
 use crate::links::Links;
-use crate::observe::Observer;
+use crate::observe::{Observer, Watching};
 use crate::prepared::Prepared;
 use crate::report::{Report, Run};
 use crate::scenario::{Options, Scenario, SimError};
@@ -74,8 +74,8 @@ pub fn compare_links(
             }
             let mut further = observer.further();
             further.resize_with(prepared.scenarios.len() - 1, || Box::new(()));
-            let others = further.iter_mut().map(|further| &mut **further as &mut dyn Observer);
-            let observers = std::iter::once(&mut *observer as &mut dyn Observer).chain(others).collect();
+            let others = further.into_iter().map(Watching::Owned);
+            let observers = std::iter::once(Watching::Borrowed(&mut *observer)).chain(others).collect();
             let mut simulation = Simulation::start(prepared.clone(), info, leniency, observers)?;
             simulation.step_until(simulation.duration())?;
             report.runs.push(simulation.report_beside(&ideals)?);

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use fairlink_core::{ClassId, DropReason, Nanos};
 
 /// Receives every event of a simulation in order. Lengths are in bytes as the link accounts for them. Classes are those of the
-/// scenario: a [`Change`](crate::Change) keeps their numbers.
+/// scenario: a [`Change`](crate::Change) keeps their numbers. A simulation can move to another thread, and its observers with
+/// it.
 ///
 /// ```
 /// use fairlink_core::{ClassConfig, ClassId, Hierarchy, Leniency, LinkConfig, Nanos, Overhead, Rate, Share, registry};
@@ -47,7 +48,7 @@ use fairlink_core::{ClassId, DropReason, Nanos};
 /// assert!(seen.0[0].abs_diff(750) < 5 && seen.0[1].abs_diff(250) < 5, "{:?}", seen.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Observer {
+pub trait Observer: Send {
     /// Reports a packet of `len` bytes handed to the scheduler. The scheduler may still drop it.
     fn arrived(&mut self, now: Nanos, class: ClassId, len: u32) {
         let _ = (now, class, len);
@@ -124,3 +125,19 @@ pub enum Fate {
 
 /// Ignores every event.
 impl Observer for () {}
+
+/// The observer of a link: the caller's, or the link's own. A second trait object around a borrowed one would cost a
+/// second virtual call for each event, this costs a branch.
+pub(crate) enum Watching<'o> {
+    Borrowed(&'o mut dyn Observer),
+    Owned(Box<dyn Observer>),
+}
+
+impl<'o> Watching<'o> {
+    pub(crate) fn observer(&mut self) -> &mut (dyn Observer + 'o) {
+        match self {
+            Self::Borrowed(observer) => *observer,
+            Self::Owned(observer) => &mut **observer,
+        }
+    }
+}

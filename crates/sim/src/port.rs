@@ -15,7 +15,7 @@ use crate::change::Stage;
 use crate::measure::{Delays, Spans};
 use crate::metrics::Metrics;
 use crate::misplaced::MisplacedMeter;
-use crate::observe::{Fate, Observer, PacketSeen};
+use crate::observe::{Fate, PacketSeen, Watching};
 use crate::routes::{Coming, Journey, Routes, Visits};
 use crate::scenario::{Options, Scenario, SimError};
 use crate::series::Series;
@@ -89,7 +89,7 @@ struct Greedy {
 pub(crate) struct LinkPort<'a> {
     scenario: Arc<Scenario>,
     phases: Arc<[Interval]>,
-    observer: &'a mut dyn Observer,
+    observer: Watching<'a>,
     mix: TrafficMix,
     greedy: Vec<Greedy>,
     /// Greedy sources that may add packets, and the number of packets of each.
@@ -148,7 +148,7 @@ impl<'a> LinkPort<'a> {
         phases: &Arc<[Interval]>,
         options: &Options,
         (routes, link): (&Arc<Routes>, usize),
-        observer: &'a mut dyn Observer,
+        observer: Watching<'a>,
     ) -> Result<Self, SimError> {
         scenario.check(phases, options)?;
         let stages = scenario.stages();
@@ -382,7 +382,7 @@ impl<'a> LinkPort<'a> {
 
     /// Reports progress to the observer, which may stop the run.
     pub(crate) fn progress(&mut self, now: Nanos) -> Result<(), SimError> {
-        match self.observer.progress(now) {
+        match self.observer.observer().progress(now) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(SimError::Stopped { at: now }),
         }
@@ -537,7 +537,7 @@ impl<'a> LinkPort<'a> {
     ) {
         let frame = len;
         let len = self.overhead.accounted(frame);
-        self.observer.arrived(now, class, len);
+        self.observer.observer().arrived(now, class, len);
         self.moved += 1;
         if let Some(metrics) = &mut self.metrics {
             metrics.arrived(now, class, len);
@@ -552,7 +552,7 @@ impl<'a> LinkPort<'a> {
         self.taken += 1;
         let flight =
             Flight { arrived: now, class, len, frame, number, source, journey, tag, marked: false, under_way: true };
-        self.observer.came(&flight.packet());
+        self.observer.observer().came(&flight.packet());
         let handle = match self.free.pop() {
             Some(handle) => {
                 self.flights[handle] = flight;
@@ -623,8 +623,8 @@ impl DropSink for LinkPort<'_> {
                 visit.dropped += 1;
             }
         }
-        self.observer.dropped(now, flight.class, flight.len, reason);
-        self.observer.went(&flight.packet(), Fate::Dropped { at: now, reason });
+        self.observer.observer().dropped(now, flight.class, flight.len, reason);
+        self.observer.observer().went(&flight.packet(), Fate::Dropped { at: now, reason });
         if let Some(metrics) = &mut self.metrics {
             metrics.dropped(now, flight.class, flight.len);
         }
@@ -680,12 +680,12 @@ impl Port for LinkPort<'_> {
 
     fn transmit(&mut self, now: Nanos, packet: Packet, done: Nanos) {
         let Some(flight) = self.land(&packet) else { return };
-        self.observer.sent(now, done, flight.class, flight.len);
+        self.observer.observer().sent(now, done, flight.class, flight.len);
         self.moved += 1;
         let start = now.max(self.free_at);
         let done = done.max(start);
         self.free_at = done;
-        self.observer.went(&flight.packet(), Fate::Sent { start, done });
+        self.observer.observer().went(&flight.packet(), Fate::Sent { start, done });
         if let Some(metrics) = &mut self.metrics {
             metrics.sent(flight.arrived, start, done, flight.class, flight.len);
         }

@@ -13,7 +13,7 @@ use crate::change::Change;
 use crate::cores;
 use crate::ideals::Ideals;
 use crate::links::{LinkPool, Links};
-use crate::observe::Observer;
+use crate::observe::{Observer, Watching};
 use crate::port::{Delivered, LinkPort};
 use crate::prepared::{Prepared, check_changes, measure, not_computed, notes, of_link};
 use crate::report::Run;
@@ -82,11 +82,25 @@ impl Simulation<'static> {
         leniency: Leniency,
         options: &Options,
     ) -> Result<Self, SimError> {
+        Self::observed(links, scheduler, leniency, options, Vec::new())
+    }
+
+    /// Like [`Simulation::new`], with observers of the links, in their order. Links without one are not watched;
+    /// further observers are ignored.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn observed(
+        links: &Links,
+        scheduler: &'static SchedulerInfo,
+        leniency: Leniency,
+        options: &Options,
+        mut observers: Vec<Box<dyn Observer>>,
+    ) -> Result<Self, SimError> {
         let prepared = Prepared::new(links, options)?;
         prepared.check(scheduler, leniency)?;
-        // No memory is leaked: an observer that does nothing has no size.
-        let observers = (0..prepared.scenarios.len()).map(|_| Box::leak(Box::new(())) as &mut dyn Observer).collect();
-        Self::start(prepared, scheduler, leniency, observers)
+        observers.resize_with(prepared.scenarios.len(), || Box::new(()));
+        Self::start(prepared, scheduler, leniency, observers.into_iter().map(Watching::Owned).collect())
     }
 }
 
@@ -96,7 +110,7 @@ impl<'o> Simulation<'o> {
         prepared: Prepared,
         info: &'static SchedulerInfo,
         leniency: Leniency,
-        observers: Vec<&'o mut dyn Observer>,
+        observers: Vec<Watching<'o>>,
     ) -> Result<Self, SimError> {
         let Prepared { scenarios, names, pools, phases, routes, options } = &prepared;
         let members = Links::members(pools, scenarios.len())?;
@@ -134,7 +148,7 @@ impl<'o> Simulation<'o> {
         }
         let rules = Rules { info: None, leniency: Leniency::Refuse };
         check_changes(&scenarios[0], rules)?;
-        let mut port = LinkPort::new(&scenarios[0], phases, options, (routes, 0), observer)?;
+        let mut port = LinkPort::new(&scenarios[0], phases, options, (routes, 0), Watching::Borrowed(observer))?;
         measure(&mut port, &scenarios[0], options, (None, name), false)?;
         let running = vec![RunningLink::new(port, scheduler, rules)?];
         Ok(Self::at_the_start(prepared, None, name, running))
@@ -203,22 +217,39 @@ impl<'o> Simulation<'o> {
     /// # Errors
     /// The first error; of a further link as [`SimError::Further`]. The simulation cannot continue then.
     pub fn step_until(&mut self, end: Nanos) -> Result<(), SimError> {
+        self.step_for(end, u64::MAX)
+    }
+
+    /// Like [`Simulation::step_until`], but ends as soon as `work` calls of the driver and packets were processed:
+    /// [`Simulation::now`] is before `end` then, and the next call continues. The work of one call is exceeded by that
+    /// of one turn of a link, at most 2^20 packets. However a run is cut, the same happens.
+    ///
+    /// # Errors
+    /// As [`Simulation::step_until`].
+    pub fn step_for(&mut self, end: Nanos, work: u64) -> Result<(), SimError> {
         let end = end.min(self.duration());
         if end <= self.now {
             return Ok(());
         }
         let step = self.progress_step();
+        let mut done = 0;
         loop {
             let next = match &self.running[..] {
                 [alone] => alone.next().map(|at| (at, 0)),
                 links => links.iter().enumerate().filter_map(|(number, link)| Some((link.next()?, number))).min(),
             };
             let Some((now, number)) = next.filter(|&(at, _)| at < end) else { break };
+            if done >= work {
+                self.now = now;
+                return Ok(());
+            }
             let link = &mut self.running[number];
             let moved = link.port().moved();
             link.turn(now).map_err(|error| of_link(&self.prepared.names, number, error))?;
             // A turn may take in very many packets.
-            self.work += 1 + link.port().moved() - moved;
+            let more = 1 + link.port().moved() - moved;
+            self.work += more;
+            done += more;
             if link.port().has_messages() {
                 exchange(&mut self.running, number);
             }

@@ -112,6 +112,12 @@ impl Traffic {
 #[derive(Clone, Debug)]
 pub struct Rule<'a> {
     tree: &'a Hierarchy,
+    own: Cow<'a, Parameters>,
+}
+
+/// The parameters of a [`Rule`], which are kept for many demands of one tree: [`Rule::keep`].
+#[derive(Clone, Debug)]
+pub struct Parameters {
     info: SchedulerInfo,
     kind: Kind,
     /// The traffic to run the scheduler on if no formula has the rates ([`crate::played`]); `None` if a run would be
@@ -190,13 +196,28 @@ impl<'a> Rule<'a> {
             Sharing::Unknown(why) | Sharing::ByPackets(why) => Kind::Unknown { limits, why },
             Sharing::Never(why) => Kind::Never { why },
         };
-        Ok(Self { tree, info: *info, kind, to_play, small_bursts })
+        Ok(Self { tree, own: Cow::Owned(Parameters { info: *info, kind, to_play, small_bursts }) })
+    }
+
+    /// Returns the parameters, for further calls on the same tree.
+    #[must_use]
+    pub fn keep(self) -> Parameters {
+        self.own.into_owned()
+    }
+
+    /// Makes the rule of parameters that were kept of `tree`. Nothing is computed.
+    ///
+    /// # Panics
+    /// If they were kept of a tree of another size, at the latest when rates are computed.
+    #[must_use]
+    pub const fn kept(parameters: &'a Parameters, tree: &'a Hierarchy) -> Self {
+        Self { tree, own: Cow::Borrowed(parameters) }
     }
 
     /// Returns the limits of its classes; none if the rule has no limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        match &self.kind {
+        match &self.own.kind {
             Kind::Shares(terms) => terms.limits().clone(),
             Kind::Lenders(lenders) => lenders.limits().clone(),
             Kind::Allotted(allotted) => allotted.limits().clone(),
@@ -208,7 +229,7 @@ impl<'a> Rule<'a> {
     /// differences.
     #[must_use]
     pub fn by_formula_only(mut self) -> Self {
-        self.to_play = None;
+        self.own.to_mut().to_play = None;
         self
     }
 
@@ -220,8 +241,9 @@ impl<'a> Rule<'a> {
     pub fn within(mut self, limits: Limits) -> Self {
         limits.assert_for(self.tree.len());
         // The scheduler itself keeps to those of the tree.
-        self.to_play = None;
-        match &mut self.kind {
+        let own = self.own.to_mut();
+        own.to_play = None;
+        match &mut own.kind {
             Kind::Shares(terms) => terms.set_limits(limits),
             Kind::Lenders(lenders) => lenders.set_limits(limits),
             Kind::Allotted(allotted) => allotted.set_limits(limits),
@@ -233,14 +255,14 @@ impl<'a> Rule<'a> {
     /// Returns the rule with the additional limit of `bps` for `class`; `None` if the rule has no limits.
     #[must_use]
     pub fn lowered(&self, class: ClassId, bps: u64) -> Option<Self> {
-        let knows = matches!(self.kind, Kind::Shares(_) | Kind::Lenders(_) | Kind::Allotted(_));
+        let knows = matches!(self.own.kind, Kind::Shares(_) | Kind::Lenders(_) | Kind::Allotted(_));
         let limit = Limit { bps, kind: LimitKind::Ceiling };
         knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
     }
 
     /// Returns the terms with classes of a small explicit `ceiling_burst` limited to their reachable rate.
     fn reached<'b>(&self, terms: &'b Terms, demand: &Demand) -> Result<Cow<'b, Terms>, NotComputed> {
-        let Some(traffic) = &self.small_bursts else { return Ok(Cow::Borrowed(terms)) };
+        let Some(traffic) = &self.own.small_bursts else { return Ok(Cow::Borrowed(terms)) };
         let largest = self.tree.link().max_packet;
         let length = |leaf: ClassId| traffic.packet(leaf).map_or(largest, |bytes| bytes.round() as u32);
         let small = small_bursts(self.tree, demand, length)
@@ -265,7 +287,7 @@ impl<'a> Rule<'a> {
     /// # Panics
     /// When `demand` was made for a tree of another size.
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
-        if let Kind::Shares(terms) = &self.kind {
+        if let Kind::Shares(terms) = &self.own.kind {
             let terms = self.reached(terms, demand)?;
             if !terms.has_floors() || terms.rates(self.tree, demand).is_some() {
                 let ideal = Ideal::from(Allocation::by(terms.into_owned(), self.tree, demand));
@@ -293,8 +315,8 @@ impl<'a> Rule<'a> {
     /// Computes the rates; second, the reason for running the scheduler, if it was run.
     fn find(&self, demand: &Demand) -> Result<(Vec<f64>, Option<String>), NotComputed> {
         let run = |why: NotComputed| {
-            let traffic = self.to_play.as_ref().ok_or_else(|| why.clone())?;
-            let played = played::rates(&self.info, self.tree, demand, |leaf| traffic.packet(leaf));
+            let traffic = self.own.to_play.as_ref().ok_or_else(|| why.clone())?;
+            let played = played::rates(&self.own.info, self.tree, demand, |leaf| traffic.packet(leaf));
             played.map(|rates| (rates, Some(why.0.clone()))).ok_or(why)
         };
         let found = match (self.by_formula(demand), self.may_miss(demand)) {
@@ -312,10 +334,10 @@ impl<'a> Rule<'a> {
 
     /// Returns the reason why the formula's rates may be wrong, if they may be and a run can decide.
     fn may_miss(&self, demand: &Demand) -> Option<&'static str> {
-        self.to_play.as_ref()?;
+        self.own.to_play.as_ref()?;
         let some_rate =
             || self.tree.leaves().iter().any(|&leaf| (f64::MIN_POSITIVE..f64::MAX).contains(&demand.bps(leaf)));
-        match self.kind {
+        match self.own.kind {
             Kind::Allotted(_) => Some("estimators let classes exceed their own rates"),
             Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => Some(
                 "the number of packets that a visit finds of a class that is not always busy depends on their arrivals",
@@ -346,7 +368,7 @@ impl<'a> Rule<'a> {
     /// Computes the rates if a formula has them.
     fn by_formula(&self, demand: &Demand) -> Result<Vec<f64>, NotComputed> {
         let tree = self.tree;
-        let leaves = match &self.kind {
+        let leaves = match &self.own.kind {
             Kind::Shares(terms) => {
                 let rates = self.reached(terms, demand)?.rates(tree, demand);
                 return rates.ok_or_else(|| NotComputed(PUSHED_BACK.to_owned()));

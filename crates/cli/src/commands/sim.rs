@@ -11,24 +11,19 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use fairlink_api::failure_of;
+use fairlink_api::{Judged, Refused, SimDoc, judge};
 use fairlink_campaign::{Format, Shard};
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate};
-use fairlink_lab::expect::{Judged, judge};
 use fairlink_lab::figures::figure::Event;
 use fairlink_lab::figures::files::{self, FileError, Marks};
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, WINDOW};
-use fairlink_report::{Content, Document};
+use fairlink_report::Document;
 use fairlink_sim::statistics::summary::{Difference, Summary, differences, summaries};
-use fairlink_sim::{
-    Job, MAX_WINDOW_RATES, Options, Report, Run, RunDocument, SimError, pilot_window, run_jobs, warmup,
-};
-use schemars::JsonSchema;
-use serde::Serialize;
+use fairlink_sim::{Job, MAX_WINDOW_RATES, Options, Report, Run, SimError, pilot_window, run_jobs, warmup};
 
 use self::load::{Point, Reading};
 use self::trace::Traces;
@@ -144,23 +139,6 @@ fn sweepable(args: &Args) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The content of the document `sim`.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SimContent<'a> {
-    runs: Vec<RunDocument<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<&'a [Summary]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    differences: Option<&'a [Difference]>,
-    /// Absent if the scenario has no expectations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expectations: Option<&'a [Judged]>,
-}
-
-impl Content for SimContent<'_> {
-    const KIND: &'static str = "sim";
-}
-
 /// Simulates and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if let (Some(shard), Some(dir)) = (args.shard, &args.out) {
@@ -212,7 +190,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if out.json {
         let repeated = args.runs > 1;
         let shown = args.window.is_some();
-        out.document(&Document::new(SimContent {
+        out.document(&Document::new(SimDoc {
             runs: runs.iter().map(|run| run.document(shown)).collect(),
             summary: repeated.then_some(&of_all),
             differences: (repeated && !pairs.is_empty()).then_some(&pairs),
@@ -488,7 +466,7 @@ fn default_window(points: &[Point], repetitions: u64) -> Nanos {
 fn failure(error: SimError, point: &Point) -> CliError {
     let failure = match error {
         SimError::Stopped { at } => CliError::Failed(anyhow!("interrupted at {} of simulated time", seconds(at))),
-        error => failure_of(&point.file, error).into(),
+        error => Refused::of_run(error, &point.file).into(),
     };
     let settings = settings(point);
     if settings.is_empty() { failure } else { failure.within(settings.trim_start().to_owned()) }

@@ -1,9 +1,8 @@
 //! The external view of a case: arrivals, departures and drops of all packets in their order, and the report of the
 //! run.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use fairlink_api::links_of;
 use fairlink_core::{
@@ -129,14 +128,14 @@ impl Seen {
 
 #[derive(Default)]
 struct Watch {
-    events: Rc<RefCell<Vec<Event>>>,
-    further: Vec<Rc<RefCell<Vec<Event>>>>,
+    events: Arc<Mutex<Vec<Event>>>,
+    further: Vec<Arc<Mutex<Vec<Event>>>>,
 }
 
 impl Watch {
     fn note(&self, packet: &PacketSeen, at: Nanos, what: What) {
         let PacketSeen { number, class, len, source, .. } = *packet;
-        self.events.borrow_mut().push(Event { at, number, class: class.index(), len, source, what });
+        self.events.lock().unwrap().push(Event { at, number, class: class.index(), len, source, what });
     }
 }
 
@@ -153,8 +152,8 @@ impl Observer for Watch {
     }
 
     fn further(&mut self) -> Vec<Box<dyn Observer>> {
-        let watch = |events: &Rc<RefCell<Vec<Event>>>| {
-            Box::new(Self { events: Rc::clone(events), further: Vec::new() }) as Box<dyn Observer>
+        let watch = |events: &Arc<Mutex<Vec<Event>>>| {
+            Box::new(Self { events: Arc::clone(events), further: Vec::new() }) as Box<dyn Observer>
         };
         self.further.iter().map(watch).collect()
     }
@@ -173,7 +172,7 @@ pub(crate) fn run(case: &Case) -> Result<Vec<Seen>, NotRun> {
     let file = case.read().map_err(NotRun::Refused)?;
     let links = links_of(&file);
     let mut watch = Watch::default();
-    watch.further.resize_with(links.further.len(), Rc::default);
+    watch.further.resize_with(links.further.len(), Arc::default);
     let info = scheduler(case.scheduler);
     let settle = Nanos(file.duration.0 / 5);
     let options = Options { settle, ..Options::default() };
@@ -211,7 +210,7 @@ pub(crate) fn run(case: &Case) -> Result<Vec<Seen>, NotRun> {
             own.any(|source| source.model == fairlink_traffic::Model::Greedy)
         };
         seen.push(Seen {
-            events: events.take(),
+            events: std::mem::take(&mut *events.lock().unwrap()),
             duration: file.duration,
             stages,
             pooled: members.map(|&(_, class, _)| class).collect(),

@@ -1,8 +1,13 @@
 //! A stepwise simulation gives the same result as one run.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use fairlink_core::registry::{SCHEDULERS, find};
 use fairlink_core::{ClassId, Feature, Hierarchy, Leniency, LinkConfig, Nanos, Overhead};
-use fairlink_sim::{Change, Hop, Links, Options, Route, Run, Scenario, SimError, Simulation, compare_links};
+use fairlink_sim::{
+    Change, Fate, Hop, Links, Observer, Options, PacketSeen, Route, Run, Scenario, SimError, Simulation, compare_links,
+};
 use fairlink_traffic::{Arrival, Model, Pace, Trace};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -57,13 +62,53 @@ fn many_steps_are_one_run_under_every_scheduler() {
             while !simulation.done() {
                 let step = [1, 1_000, 1_000_000, 40_000_000][random.random_range(0..4)];
                 let until = simulation.now().0 + random.random_range(0..=step) + 100_000;
-                simulation.step_until(Nanos(until)).unwrap();
+                // Cut by time, or by work as well.
+                let work = [1, 7, 1_000, u64::MAX][random.random_range(0..4)];
+                simulation.step_for(Nanos(until), work).unwrap();
                 if random.random_range(0..50) == 0 {
                     let _ = simulation.report();
                 }
             }
             assert_eq!(simulation.report().unwrap(), at_once(&links, info.name, &options), "{} {round}", info.name);
         }
+    }
+}
+
+/// Counts packets, and those that left.
+struct Counted(Arc<[AtomicU64; 2]>);
+
+impl Observer for Counted {
+    fn came(&mut self, _: &PacketSeen) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn went(&mut self, _: &PacketSeen, _: Fate) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_simulation_takes_observers_of_its_own_to_another_thread() {
+    let links = links(&mut ChaCha8Rng::seed_from_u64(5));
+    let info = find(HLS).unwrap();
+    let counted: Vec<Arc<[AtomicU64; 2]>> = (0..2).map(|_| Arc::default()).collect();
+    let observers = counted.iter().map(|one| Box::new(Counted(Arc::clone(one))) as Box<dyn Observer>).collect();
+    let options = Options::default();
+    let mut simulation = Simulation::observed(&links, info, Leniency::Ignore, &options, observers).unwrap();
+    let run = std::thread::spawn(move || {
+        simulation.step_until(simulation.duration()).unwrap();
+        simulation.report().unwrap()
+    });
+    let run = run.join().unwrap();
+    assert_eq!(run, at_once(&links, HLS, &options));
+    for (link, counted) in counted.iter().enumerate() {
+        let own = run.classes.iter().filter(|class| class.name.starts_with("b:") == (link == 1));
+        let sums = own.fold([0, 0], |[came, went], class| {
+            let counts = class.counts();
+            [came + counts.received.packets, went + counts.sent.packets + counts.dropped.packets]
+        });
+        assert_eq!([0, 1].map(|at| counted[at].load(Ordering::Relaxed)), sums, "link {link}");
+        assert!(sums[0] > 10);
     }
 }
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fairlink_api::{Grid, concerns_frames, links_of, schedulers_of, share_warnings};
-use fairlink_config::problem::ProblemKind;
+use fairlink_api::{Grid, links_of, scenario_warnings, schedulers_of};
 use fairlink_config::sweep::{Sweep, Template};
-use fairlink_config::{Problem, ReadOptions, Scenario, SourceText};
+use fairlink_config::{ReadOptions, Scenario, SourceText};
 use fairlink_core::{Leniency, Nanos, Rate, SchedulerInfo};
 use fairlink_lab::figures::sweep::Key;
 use fairlink_sim::{Links, Setting};
@@ -121,8 +120,8 @@ impl Reading<'_> {
         Ok((grid.keys().to_vec(), points))
     }
 
-    fn point(&self, mut file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, CliError> {
-        let warnings = warnings(&mut file)?;
+    fn point(&self, file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, CliError> {
+        let warnings = scenario_warnings(&file)?;
         if first {
             warn(warnings);
         }
@@ -147,25 +146,4 @@ pub(super) fn on_cores(points: Vec<Point>, args: &CoreArgs, lag: Option<Nanos>) 
         }
     }
     Ok(all)
-}
-
-/// Returns all warnings that apply.
-fn warnings(file: &mut Scenario) -> Result<Vec<Problem>, CliError> {
-    let mut warnings = std::mem::take(&mut file.warnings);
-    let links = file.peers.iter_mut().map(|peer| &mut peer.link);
-    let links = links.chain(file.changes.iter_mut().map(|change| &mut change.link));
-    let share = share_warnings(&file.link)?;
-    warnings.extend(std::mem::take(&mut file.link.warnings).into_iter().filter(concerns_a_simulation));
-    warnings.extend(share);
-    for link in links {
-        warnings.extend(std::mem::take(&mut link.warnings).into_iter().filter(concerns_a_simulation));
-        warnings.extend(share_warnings(link)?);
-    }
-    Ok(warnings)
-}
-
-/// Returns true if a warning concerns simulations. Warnings about frames (matches, default class) do not; settings that
-/// a scheduler ignores are in the notes of its run.
-fn concerns_a_simulation(warning: &Problem) -> bool {
-    !concerns_frames(warning.kind()) && !matches!(warning.kind(), ProblemKind::Unsupported { .. })
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use fairlink_api::Judged;
 use fairlink_config::Scenario;
-use fairlink_lab::expect::Judged;
 use fairlink_lab::figures::sweep::Key;
 use fairlink_lab::measure::{SETTLE, TOLERANCE};
 use fairlink_lab::rate_unit::RateUnit;

@@ -1,12 +1,11 @@
 //! Evaluation of a scenario's expectations (`[[expect]]`).
 
+use fairlink_config::human;
 use fairlink_config::scenario::{Expectation, Quantity, Unit};
 use fairlink_report::{ClassReport, ClassSpan};
 use fairlink_sim::{Phase, Run};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::human;
 
 /// An expectation of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

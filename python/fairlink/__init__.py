@@ -1,0 +1,46 @@
+"""fairlink: share a network link among a tree of traffic classes, and know the outcome before.
+
+```python
+import fairlink
+
+link = fairlink.Link.from_file("office.toml")
+print(link.check()["voice"].bounds.delay_bound_s)      # seconds
+print(link.rates({"voice": 2e6, "web": float("inf")}))  # bit/s
+print(fairlink.simulate("office.toml", scheduler="htb")["voice"].delay_s.p99)
+```
+
+Numbers are in base units: bit/s, bytes, seconds. docs/python.md is the manual.
+"""
+
+from . import documents
+from ._engine import VERSION as __version__
+from ._engine import Demand
+from ._errors import MissingExtra, Refused
+from ._link import ClassInfo, Link, Tree, import_config, schedulers
+from ._results import Check, Diff, Explanation, Fluid, Import, Result, Schedulers, Sim
+from ._scenario import Scenario, Simulation, Trace, simulate
+
+__all__ = [
+    "Check",
+    "ClassInfo",
+    "Demand",
+    "Diff",
+    "Explanation",
+    "Fluid",
+    "Import",
+    "Link",
+    "MissingExtra",
+    "Refused",
+    "Result",
+    "Scenario",
+    "Schedulers",
+    "Sim",
+    "Simulation",
+    "Trace",
+    "Tree",
+    "__version__",
+    "documents",
+    "import_config",
+    "schedulers",
+    "simulate",
+]

@@ -1,0 +1,74 @@
+"""The repository's scenarios, and its command for comparison: `FAIRLINK`, or one that was built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = ROOT / "scenarios"
+
+LINK = """[link]
+rate = "10mbit"
+[[class]]
+name = "top"
+guarantee = "6mbit"
+[[class]]
+name = "a"
+parent = "top"
+guarantee = "2mbit"
+[[class]]
+name = "b"
+parent = "top"
+guarantee = "4mbit"
+[[class]]
+name = "c"
+guarantee = "4mbit"
+ceiling = "5mbit"
+"""
+
+SCENARIO = f"""duration = "2s"
+{LINK}
+[[source]]
+class = "a"
+model = "greedy"
+packet = "500B"
+[[source]]
+class = "b"
+model = "poisson"
+rate = "8mbit"
+packet = "1000B"
+[[source]]
+class = "c"
+model = "poisson"
+rate = "1mbit"
+packet = "200B"
+"""
+
+
+def program() -> str | None:
+    """The command."""
+    named = os.environ.get("FAIRLINK")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    found = [Path(named)] if named else [target / "release/fairlink", target / "debug/fairlink"]
+    return next((str(path) for path in found if path.is_file()), None)
+
+
+@pytest.fixture(scope="session")
+def fairlink_command() -> Callable[..., str]:
+    """Runs the command, and returns what it prints, also where it refuses something."""
+    path = program()
+    if path is None:
+        pytest.skip("the command is missing: build it (cargo build -p fairlink), or name it in FAIRLINK")
+
+    def run(*arguments: str | Path, ok: bool = True) -> str:
+        done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT)
+        # 2: refused, with a document where there is one.
+        assert done.returncode in (0, 1, 2), done.stderr
+        return done.stdout if ok else done.stderr
+
+    return run
