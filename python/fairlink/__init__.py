@@ -14,13 +14,15 @@ Numbers are in base units: bit/s, bytes, seconds. docs/python.md is the manual.
 
 from . import documents
 from ._engine import VERSION as __version__
+from ._campaigns import Campaign, Sweep, sweep
 from ._engine import Demand
-from ._errors import MissingExtra, Refused
+from ._errors import Incomplete, MissingExtra, Refused
 from ._link import ClassInfo, Link, Tree, import_config, schedulers
 from ._results import Check, Diff, Explanation, Fluid, Import, Result, Schedulers, Sim
 from ._scenario import Scenario, Simulation, Trace, simulate
 
 __all__ = [
+    "Campaign",
     "Check",
     "ClassInfo",
     "Demand",
@@ -28,6 +30,7 @@ __all__ = [
     "Explanation",
     "Fluid",
     "Import",
+    "Incomplete",
     "Link",
     "MissingExtra",
     "Refused",
@@ -36,6 +39,7 @@ __all__ = [
     "Schedulers",
     "Sim",
     "Simulation",
+    "Sweep",
     "Trace",
     "Tree",
     "__version__",
@@ -43,4 +47,5 @@ __all__ = [
     "import_config",
     "schedulers",
     "simulate",
+    "sweep",
 ]

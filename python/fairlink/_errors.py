@@ -34,6 +34,10 @@ class Refused(ValueError):
         return type(self), (str(self), self.problems)
 
 
+class Incomplete(RuntimeError):
+    """A campaign is not complete; the message says how much of it is there, and how to go on."""
+
+
 class MissingExtra(ImportError):
     """A package that is not installed is needed; the message says how to install it."""
 

@@ -17,7 +17,7 @@ EVERY_S = 0.05
 class Shown:
     """Calls a function, or moves a bar, at most 20 times a second and at the end."""
 
-    def __init__(self, progress: Progress, start_s: float, end_s: float) -> None:
+    def __init__(self, progress: Progress, start_s: float, end_s: float, unit: str = "s simulated") -> None:
         self._call: Callable[[float, float], object] | None = None
         self._bar: Any = None
         self._end_s = end_s
@@ -26,7 +26,7 @@ class Shown:
             self._call = progress
         elif progress:
             tqdm = need("tqdm.auto", "progress", "progress=True")
-            form = "{l_bar}{bar}| {n:.3g}/{total:.3g} s simulated [{elapsed}<{remaining}]"
+            form = "{l_bar}{bar}| {n:.3g}/{total:.3g} " + unit + " [{elapsed}<{remaining}]"
             self._bar = tqdm.tqdm(total=end_s, initial=start_s, bar_format=form)
 
     def at(self, now_s: float, last: bool = False) -> None:

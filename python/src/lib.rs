@@ -5,6 +5,7 @@
 //! they add files, views, tables and pictures.
 #![deny(unsafe_code)]
 
+mod campaign;
 mod configurations;
 mod error;
 mod input;
@@ -67,6 +68,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("MAX_TRACED", trace::MAX_TRACED)?;
     module.add_class::<input::Source>()?;
+    module.add_class::<campaign::Campaign>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<link::Demand>()?;
     module.add_class::<simulation::Simulation>()?;

@@ -1,0 +1,183 @@
+"""Campaigns: the same rows whichever engine makes them, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fairlink
+from fairlink import Campaign, Incomplete, Refused, sweep
+
+SCENARIO = """\
+duration = "50ms"
+[link]
+rate = "10mbit"
+[[class]]
+name = "a"
+weight = 2
+[[class]]
+name = "b"
+weight = 1
+[[source]]
+class = "a"
+model = "poisson"
+rate = "6mbit"
+packet = "500B"
+[[source]]
+class = "b"
+model = "greedy"
+packet = "1000B"
+"""
+OVER = {"link.rate": ["5mbit", "10mbit"], "seed": range(1, 21), "scheduler": ["hls", "drr"]}
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return sweep(SCENARIO, OVER).run(tmp_path_factory.mktemp("one") / "c", workers=1).digest
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("workers", [1, 5])
+def test_threads_and_formats_give_one_digest(digest: str, form: str, workers: int) -> None:
+    campaign = sweep(SCENARIO, OVER).run(workers=workers, format=form)
+    assert (campaign.digest, campaign.jobs, campaign.rows, campaign.failed) == (digest, 80, 160, 0)
+
+
+def test_the_command_makes_the_same_campaign(
+    digest: str, fairlink_command: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    over = ["--sweep", "link.rate=5mbit,10mbit", "--sweep", "seed=1..20..1", "--scheduler", "hls", "--scheduler", "drr"]
+    shard = ["--out", tmp_path / "c", "--shard", "1/2", "--format", "parquet"]
+    assert "not complete" in fairlink_command("sim", tmp_path / "s.toml", *over, *shard)
+    # The other half is made here.
+    campaign = Campaign.open(tmp_path / "c")
+    assert not campaign.complete and len(campaign.files) == campaign.parts // 2
+    with pytest.raises(Incomplete, match="parts are missing"):
+        _ = campaign.digest
+    assert campaign.run().digest == digest
+
+
+def test_rows_have_the_numbers_of_a_simulation(tmp_path: Path) -> None:
+    campaign = sweep(SCENARIO, {"seed": [3, 4], "scheduler": "drr"}).run(tmp_path / "c")
+    rows = campaign.to_arrow().to_pylist()
+    assert [(row["job"], row["set.seed"], row["class"]) for row in rows] == [
+        (0, 3, "a"), (0, 3, "b"), (1, 4, "a"), (1, 4, "b"),
+    ]  # fmt: skip
+    for seed in (3, 4):
+        run = fairlink.simulate(SCENARIO, scheduler="drr", seed=seed)
+        for row in (row for row in rows if row["seed"] == seed):
+            report = run[row["class"]]
+            assert report.counts is not None and report.delay_s is not None
+            assert row["sent_bytes"] == report.counts.sent.bytes
+            assert row["delay_p99_s"] == report.delay_s.p99
+            assert row["rate_bps"] == report.rates.rate_bps
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_all_readers_read_the_same(tmp_path: Path, form: str) -> None:
+    campaign = sweep(SCENARIO, {"link.rate": ["5mbit", "10mbit"]}, runs=3).run(tmp_path / "c", format=form)
+    table = campaign.to_arrow()
+    assert table.column_names == campaign.columns and table.num_rows == campaign.rows == 12
+    mean = table["rate_bps"].to_pandas().mean()
+    assert campaign.to_pandas()["rate_bps"].mean() == pytest.approx(mean)
+    polars = pytest.importorskip("polars")
+    scanned = campaign.scan().group_by("class").agg(polars.col("rate_bps").mean()).collect()
+    assert scanned["rate_bps"].mean() == pytest.approx(mean)
+    pytest.importorskip("duckdb")
+    assert campaign.to_duckdb().aggregate("avg(rate_bps)").fetchone()[0] == pytest.approx(mean)
+
+
+def test_a_run_that_fails_has_the_reason_and_the_others_go_on() -> None:
+    for form in ("csv", "parquet"):
+        campaign = sweep(SCENARIO, {"class.a.weight": [1, 0, 3]}).run(format=form)
+        assert (campaign.jobs, campaign.failed, campaign.rows) == (3, 1, 5)
+        [failure] = campaign.failures()
+        assert failure["job"] == 1 and failure["set.class.a.weight"] == 0
+        assert "weight" in failure["error"] and "of 0 is outside 1" in failure["error"]
+
+
+@pytest.mark.parametrize(
+    ("over", "says"),
+    [
+        ({"class.a.wieght": [1]}, "did you mean class.a.weight?"),
+        ({"scheduler": ["hsl"]}, "hls"),
+        ({"link.rate": ["fast"]}, "does not begin with a number"),
+        ({"seed": [1, 1]}, "given twice"),
+    ],
+)
+def test_a_sweep_that_is_wrong_is_refused_before_the_first_run(
+    tmp_path: Path, over: dict[str, list[object]], says: str
+) -> None:
+    with pytest.raises(Refused, match=says.replace("?", r"\?")):
+        sweep(SCENARIO, over).run(tmp_path / "c")  # type: ignore[arg-type]
+    assert not (tmp_path / "c").exists()
+
+
+def test_wrong_types_and_directories_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="link.rate: a text or a number"):
+        sweep(SCENARIO, {"link.rate": [None]})  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="seed: it has no value"):
+        sweep(SCENARIO, {"seed": []})
+    with pytest.raises(ValueError, match="runs: 0"):
+        sweep(SCENARIO, {}, runs=0)
+    with pytest.raises(TypeError, match="on: "):
+        sweep(SCENARIO, {}).run(tmp_path / "a", on="celery")
+    with pytest.raises(FileNotFoundError, match="there is no campaign here"):
+        Campaign.open(tmp_path / "none")
+    sweep(SCENARIO, {"seed": [1]}).run(tmp_path / "b")
+    with pytest.raises(Refused, match="another campaign, with other values"):
+        sweep(SCENARIO, {"seed": [2]}).run(tmp_path / "b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="creating the directory"):
+        sweep(SCENARIO, {}).run(tmp_path / "file")
+
+
+def test_a_campaign_goes_on_after_ctrl_c(digest: str, tmp_path: Path) -> None:
+    program = f"""
+import fairlink
+over = {{"link.rate": ["5mbit", "10mbit"], "seed": range(1, 21), "scheduler": ["hls", "drr"]}}
+text = {SCENARIO!r}.replace('"50ms"', '"500s"')
+fairlink.sweep(text, over).run({str(tmp_path / "c")!r}, workers=2)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in said and time.monotonic() - began < 10, said
+
+
+def test_progress_counts_simulations(tmp_path: Path) -> None:
+    seen: list[tuple[float, float]] = []
+    sweep(SCENARIO, OVER).run(tmp_path / "c", progress=lambda done, all: seen.append((done, all)))
+    assert seen[-1] == (80, 80) and seen == sorted(seen)
+
+
+def test_dask_makes_the_same_and_loses_nothing_with_a_worker(digest: str, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("dask.distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with distributed.Client(cluster) as client:
+            assert sweep(SCENARIO, OVER).run(tmp_path / "c", on=client).digest == digest
+            # A worker is killed in the middle of a longer one.
+            text = SCENARIO.replace("50ms", "5s")
+            expected = sweep(text, OVER).run(tmp_path / "expected").digest
+            pid = next(iter(client.run(os.getpid).values()))
+            threading.Timer(1.0, os.kill, (pid, signal.SIGKILL)).start()
+            assert sweep(text, OVER).run(tmp_path / "d", on=client).digest == expected
+
+
+def test_ray_makes_the_same(digest: str, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    try:
+        assert sweep(SCENARIO, OVER).run(tmp_path / "c", on="ray", workers=2).digest == digest
+    finally:
+        ray.shutdown()
