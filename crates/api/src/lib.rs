@@ -32,6 +32,7 @@ mod refused;
 mod rows;
 mod schedulers;
 mod simulate;
+mod sweep;
 mod tree;
 
 pub use admission::Admission;
@@ -51,12 +52,13 @@ pub use import::{
     Case, ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, Tool, import,
 };
 pub use keys::{KeyReport, KeysDoc, keys};
-pub use links::links_of;
+pub use links::{links_of, schedulers_of};
 pub use planned::{Planned, PlannedKey};
 pub use refused::{ProblemReport, Refused, Severity};
 pub use rows::Each;
 pub use schedulers::{NEEDS, Nearest, SchedulerReport, SchedulersDoc, schedulers};
 pub use simulate::{SETTLE, SimDoc, SimOptions, Simulation, scenario_warnings, simulate, simulate_observed};
+pub use sweep::{Grid, SweptKey, SweptQuantity};
 pub use tree::{concerns_frames, demand, demand_of, in_text, parent_name, read_tree};
 
 /// A document as text, indented, as `--json` prints it.

@@ -1,7 +1,10 @@
 //! Scenario files as they are simulated.
 
 use fairlink_config::{LinkFile, PoolSpec, RouteSpec, Scenario};
+use fairlink_core::{Leniency, SchedulerInfo};
 use fairlink_sim::{Change, CoreModel, Hop, LinkPool, Links, Route};
+
+use crate::refused::Refused;
 
 /// Returns the links of a scenario file for the simulator.
 #[must_use]
@@ -53,4 +56,41 @@ pub fn links_of(file: &Scenario) -> Links {
         pools: file.pools.iter().map(pool).collect(),
         routes: file.routes.iter().map(route).collect(),
     }
+}
+
+/// Returns the schedulers of these names for a scenario, each once, or that of the scenario itself.
+///
+/// # Errors
+/// [`Refused::Text`]: an unknown name, a setting that one of them does not support, too much memory.
+pub fn schedulers_of(
+    file: &Scenario,
+    names: &[String],
+    leniency: Leniency,
+) -> Result<Vec<&'static SchedulerInfo>, Refused> {
+    let mut found: Vec<&'static SchedulerInfo> = Vec::new();
+    for name in names {
+        let (info, _) = file.link.for_scheduler(name, leniency)?;
+        for peer in &file.peers {
+            peer.link.for_scheduler(name, leniency)?;
+        }
+        for change in file.changes.iter().take_while(|change| change.scheduler.is_none()) {
+            change.link.for_scheduler(name, leniency)?;
+        }
+        if found.iter().all(|other| other.name != info.name) {
+            found.push(info);
+        }
+    }
+    if found.is_empty() {
+        found.push(file.link.info());
+    }
+    for info in &found {
+        file.link.check_memory(info)?;
+        file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
+        let mut runs = *info;
+        for change in &file.changes {
+            runs = change.scheduler.unwrap_or(runs);
+            change.link.check_memory(runs)?;
+        }
+    }
+    Ok(found)
 }

@@ -16,6 +16,10 @@ pub(crate) struct CoreArgs {
     /// per-core. `sim` compares several.
     #[arg(long = "split", value_name = "WAY", value_parser = split)]
     splits: Vec<Split>,
+    /// Cores that schedule with --split hub, 1 to N - 1 of N, instead of those of its file. Several share the virtual
+    /// time of the link; for `sim` and `check`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CORES)))]
+    hubs: Option<u16>,
 }
 
 /// Reads a time until a core sees what others have done.
@@ -34,7 +38,7 @@ fn split(name: &str) -> Result<Split, String> {
 impl CoreArgs {
     /// Returns true if one of them is given.
     pub(crate) fn are_given(&self) -> bool {
-        self.cores.is_some() || !self.splits.is_empty()
+        self.cores.is_some() || !self.splits.is_empty() || self.hubs.is_some()
     }
 
     /// Returns the cores that share a link whose file says `own`, in one way.
@@ -51,7 +55,7 @@ impl CoreArgs {
     /// Returns the cores that share a link whose file says `own`, one for each way.
     ///
     /// # Errors
-    /// A way for several cores, and one core.
+    /// A way for several cores, and one core; more hubs than there may be.
     pub(crate) fn of(&self, own: Cores) -> Result<Vec<Cores>, String> {
         let count = self.cores.unwrap_or(own.count);
         let mut splits: Vec<Split> = Vec::new();
@@ -67,6 +71,20 @@ impl CoreArgs {
         if splits.is_empty() {
             splits.push(if count > 1 && own.is_one() { Split::default() } else { own.split });
         }
-        Ok(splits.into_iter().map(|split| Cores { count, split }).collect())
+        let hubs = self.hubs.unwrap_or(own.hubs);
+        if let Some(hubs) = self.hubs.filter(|&hubs| hubs > 1) {
+            if !splits.contains(&Split::Hub) {
+                return Err(format!("--hubs {hubs}: this link has no hub; add --cores N --split hub"));
+            }
+            if hubs >= count {
+                let most = count - 1;
+                return Err(format!("--hubs {hubs}: with {count} cores there are at most {most}; add --cores N"));
+            }
+        }
+        let of = |split| match split {
+            Split::Hub => Cores { count, split, hubs: hubs.min(count - 1).max(1) },
+            _ => Cores::new(count, split),
+        };
+        Ok(splits.into_iter().map(of).collect())
     }
 }

@@ -460,7 +460,7 @@ impl LinkFile {
         if self.cores.is_one() { Ok(()) } else { Err(self.misplaced_cores(what, why, help)) }
     }
 
-    /// Refuses several cores in another way than by a hub, for `what`, which knows that one.
+    /// Refuses several cores in another way than by one hub, for `what`, which knows that one.
     ///
     /// # Errors
     /// Says what the file asks for.
@@ -469,13 +469,20 @@ impl LinkFile {
             "shares a link among cores by a hub",
             "write split = \"hub\", or remove cores and split; `fairlink sim` models the other ways",
         );
+        if self.cores.has_hubs() {
+            let why = format!("is {}; {what} has 1 hub", self.cores.hubs);
+            let help = "remove hubs; `fairlink sim` models several hubs, and the library has them";
+            let span = self.link_key(|key| key.name == "hubs");
+            let kind = ProblemKind::Misplaced { key: "hubs", why, help };
+            return Err(Problems::one(Problem::error(&self.source, span, kind)));
+        }
         let fits = self.cores.is_one() || self.cores.split == Split::Hub;
         if fits { Ok(()) } else { Err(self.misplaced_cores(what, why, help)) }
     }
 
     /// Describes cores that `what` cannot have, because it does `why`.
     fn misplaced_cores(&self, what: &str, why: &str, help: &'static str) -> Problems {
-        let Cores { count, split } = self.cores;
+        let Cores { count, split, .. } = self.cores;
         let why = format!("is {count}, with split = \"{}\"; {what} {why}", split.name());
         let span = self.link_key(|key| matches!(key.name, "cores" | "split"));
         Problems::one(Problem::error(&self.source, span, ProblemKind::Misplaced { key: "cores", why, help }))

@@ -114,6 +114,8 @@ pub use runtime::driver::{Driver, Next, Pacer, Port, Wake};
 pub use runtime::hosts::{HostTable, HostTables};
 #[cfg(feature = "hub")]
 pub use runtime::hub::{self, FlowOrder, HubError, HubPort};
+#[cfg(all(feature = "hub", feature = "shared"))]
+pub use runtime::hubs::{self, Hubs, HubsConfig, HubsError, MoveError};
 pub use runtime::metered::{Counters, Metered, MeteredChange, MeteredRetired};
 pub use runtime::pool::{Member, Pool, PoolError, PoolRule};
 pub use runtime::reconfigure::{Change, Prepared, ReconfigureError, Retired, prepare};

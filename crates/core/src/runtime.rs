@@ -7,6 +7,8 @@ pub(crate) mod driver;
 pub(crate) mod hosts;
 #[cfg(feature = "hub")]
 pub mod hub;
+#[cfg(all(feature = "hub", feature = "shared"))]
+pub mod hubs;
 pub(crate) mod metered;
 pub mod pool;
 pub(crate) mod reconfigure;

@@ -149,6 +149,40 @@ fn memory_is_known_before_and_its_refusal_at_any_point_is_an_error() {
     huge_queues_and_trees_are_refused_by_numbers();
     #[cfg(feature = "shared")]
     shared::trees_and_workers_take_what_they_say(&mut random);
+    #[cfg(all(feature = "hub", feature = "shared"))]
+    hubs::they_take_no_more_than_they_say(&mut random);
+}
+
+/// Several hubs with their rings.
+#[cfg(all(feature = "hub", feature = "shared"))]
+mod hubs {
+    use fairlink_core::{DropReason, Hubs, HubsConfig, Nanos, Packet, SharedConfig, SharedTree, registry};
+
+    use super::*;
+
+    pub(super) fn they_take_no_more_than_they_say(random: &mut Random) {
+        let hvt = registry::find("hvt").unwrap();
+        for case in 0..40 {
+            let mut tree = super::tree(hvt, random, [12, 60, 400][case % 3]);
+            let link = LinkConfig { transmit_queue: None, when_full: WhenFull::DropArrival, ..tree.link() };
+            let change = |_, config: &mut ClassConfig| (config.latency_critical, config.burst) = (false, None);
+            tree = tree.rebuilt(link, change).unwrap();
+            let config = HubsConfig {
+                hubs: 1 + case % 7,
+                receivers: 1 + case % 5 * 6,
+                transmitters: 1 + case % 3 * 4,
+                ring: [1, 64, 1000][case % 3],
+                held: [0, 4096][case % 2],
+            };
+            let (hash, drops) = (Packet::flow, |_: usize| |_: Nanos, _: Packet, _: DropReason| {});
+            let shared = SharedTree::new(tree.clone(), SharedConfig::for_link(&link)).unwrap();
+            let says = Hubs::<fn(&Packet) -> u32, fn(Nanos, Packet, DropReason)>::memory_for(&tree, config);
+            ALLOCATOR.set_limit(ALLOCATOR.allocated() + says as usize).unwrap();
+            let built = Hubs::new(&shared, config, hash, drops).map(drop);
+            ALLOCATOR.set_limit(usize::MAX).unwrap();
+            built.unwrap();
+        }
+    }
 }
 
 /// A tree that several cores share, and a worker of it.

@@ -24,6 +24,7 @@ impl CoreModel {
     pub(crate) fn name(&self, scheduler: &str) -> String {
         match self.cores {
             cores if cores.is_one() => scheduler.to_owned(),
+            cores if cores.has_hubs() => "hubs".to_owned(),
             Cores { split: Split::Shared, .. } => Split::Shared.name().to_owned(),
             Cores { split, .. } => format!("{scheduler}-{}", split.name()),
         }

@@ -4,6 +4,7 @@
 //! | split | cores | a core sends |
 //! | --- | --- | --- |
 //! | `hub` | one has the scheduler; a packet comes to it `lag` after its arrival | in the order of the scheduler |
+//! | several hubs | some classes directly below the link, each 10 ms others; a look each `lag` | as with `shared` |
 //! | `shared` | leaf queues of its own; the core looks at them each `lag` | what shared virtual times let it send |
 //! | `equal` | a scheduler of its own | at an equal part of the link's rate |
 //! | `cake-mq` | the same | at a part for each core that had packets; a core looks at the others each 200 us |
@@ -17,6 +18,8 @@ use fairlink_core::{Cores, Leniency, Members, Nanos, Scheduler, SchedulerInfo};
 use crate::core_model::CoreModel;
 use crate::scenario::{Scenario, SimError};
 
+#[cfg(feature = "cores")]
+mod hubs;
 #[cfg(feature = "cores")]
 mod several;
 
@@ -45,6 +48,10 @@ pub(crate) fn build(
         return Err(refused(model, "a lag of 0 is that of one core"));
     }
     #[cfg(feature = "cores")]
+    if model.cores.has_hubs() {
+        return hubs::build(scenario);
+    }
+    #[cfg(feature = "cores")]
     return several::build(info, scenario, leniency);
     #[cfg(not(feature = "cores"))]
     Err(refused(model, "this program was built without models of several cores"))
@@ -52,6 +59,6 @@ pub(crate) fn build(
 
 /// Makes the error for cores that cannot share a link.
 pub(crate) fn refused(model: CoreModel, what: &str) -> SimError {
-    let Cores { count, split } = model.cores;
+    let Cores { count, split, .. } = model.cores;
     SimError::Cores { cores: count, split, what: what.to_owned() }
 }

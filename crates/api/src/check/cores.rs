@@ -1,7 +1,9 @@
 //! The bounds of a link that several cores share.
 
 use fairlink_config::LinkFile;
-use fairlink_core::{ClassId, Cores, NANOS_PER_SEC, Nanos, SharedConfig, SharedError, SharedTree, Split, hub};
+use fairlink_core::{
+    ClassId, Cores, Driver, NANOS_PER_SEC, Nanos, Scheduler, SharedConfig, SharedError, SharedTree, Split, hub,
+};
 use fairlink_theory::cores::{CoresBounds, SharedLimits};
 use fairlink_theory::to_f64;
 use schemars::JsonSchema;
@@ -11,6 +13,10 @@ use crate::refused::Refused;
 
 /// Most packets that a core sends in one pass.
 const BATCH: u64 = 32;
+/// Most packets that a hub sends in one pass.
+const HUB_BATCH: u64 = Driver::<Box<dyn Scheduler>>::BATCH as u64;
+/// The shortest frame of Ethernet, in bytes without its check sequence.
+const SHORTEST: u32 = 60;
 /// Longest time between two passes for which shares were measured, in largest packets of the link.
 const MEASURED: u64 = 83;
 
@@ -21,6 +27,9 @@ pub struct OnCores {
     pub cores: u16,
     /// The way in which they share the link.
     pub split: String,
+    /// Number of hubs, if several share the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hubs: Option<u16>,
     /// True if packets leave in the order of one scheduler, whose bounds then hold.
     pub exact: bool,
     /// Longest time between two passes of a core, in seconds.
@@ -35,6 +44,10 @@ pub struct OnCores {
     /// The time that these packets take, in seconds. Absent if the time of a packet was not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_delay_s: Option<f64>,
+    /// Mean length of packets, in accounted bytes, from which one hub keeps up with the full link. Absent if the time of a
+    /// packet was not given, and where no hub is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub_keeps_up_from_bytes: Option<u64>,
     /// By class, in the order of the file. Empty where there are no such bounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassOnCores>,
@@ -69,34 +82,84 @@ impl OnCores {
         let mut on = Self {
             cores: cores.count,
             split: cores.split.name().to_owned(),
-            exact: cores.split.is_exact(),
+            hubs: cores.has_hubs().then_some(cores.hubs),
+            exact: cores.is_exact(),
             pass_s: pass.0 as f64 / NANOS_PER_SEC as f64,
             interface_bytes: None,
             ring_packets: None,
             ring_delay_s: None,
+            hub_keeps_up_from_bytes: None,
             classes: Vec::new(),
             notes: Vec::new(),
         };
         match cores.split {
             Split::One => {}
-            Split::Hub => on.add_hub(cores.count, hub_packet),
-            Split::Shared => on.add_shared(link, cores.count, pass)?,
+            Split::Hub if cores.has_hubs() => {
+                on.add_rings(cores.count.saturating_sub(cores.hubs), hub_packet);
+                on.notes.push(
+                    "each hub has some of the classes directly below the link; the bounds hold while a class stays at \
+                     its hub. A class that moves sends nothing until its packets have left the rings of its old hub"
+                        .to_owned(),
+                );
+                on.add_shared(link, (cores.hubs, HUB_BATCH), pass)?;
+            }
+            Split::Hub => {
+                on.notes.push(
+                    "packets leave in the order of one scheduler: its bounds hold, later by the time in the rings".to_owned(),
+                );
+                on.add_rings(cores.count.saturating_sub(1), hub_packet);
+            }
+            Split::Shared => on.add_shared(link, (cores.count, BATCH), pass)?,
             Split::Equal | Split::CakeMq | Split::PerCore => on.notes.push(
                 "no bounds: a core does not get what the classes of other cores leave; `fairlink sim` shows what that costs".to_owned(),
             ),
         }
+        if matches!(cores.split, Split::Hub | Split::Shared) {
+            on.add_choice(link, hub_packet);
+        }
         Ok(on)
     }
 
-    fn add_hub(&mut self, cores: u16, packet: Option<Nanos>) {
-        // A ring from each of the other cores.
-        let rings = usize::from(cores.saturating_sub(1)).max(1);
-        let packets = hub::turnaround(rings);
+    /// Says whether one hub is enough for the link, which is exact, or several schedulers are needed, and why.
+    fn add_choice(&mut self, link: &LinkFile, packet: Option<Nanos>) {
+        let Some(packet) = packet else {
+            self.notes.push(
+                "which way: one hub, where it keeps up with the link, because it is exact; not computed whether it does \
+                 without --hub-packet TIME, which `fairlink bench --cores` measures"
+                    .to_owned(),
+            );
+            return;
+        };
+        let head = link.tree.link();
+        let bits = u128::from(head.rate.bps()) * u128::from(packet.0);
+        let least = u64::try_from(bits.div_ceil(8 * u128::from(NANOS_PER_SEC))).unwrap_or(u64::MAX);
+        self.hub_keeps_up_from_bytes = Some(least);
+        let shortest = u64::from(link.overhead.accounted(SHORTEST)).max(1);
+        let with = format!("with {} ns for a packet, one hub", packet.0);
+        let mean = format!("{with} keeps up with the full link while packets have");
+        self.notes.push(if least <= shortest {
+            format!("which way: one hub; {mean} {least} B or more on average, and the shortest have {shortest} B; it is exact")
+        } else if least <= u64::from(head.max_packet) {
+            let hubs = least.div_ceil(shortest);
+            format!(
+                "which way: one hub if packets are long, because it is exact; {mean} {least} B or more on average. For \
+                 packets of {shortest} B it takes {hubs} hubs (--hubs), if classes directly below the link can be spread \
+                 over them, or split = \"shared\""
+            )
+        } else {
+            format!(
+                "which way: several hubs (--hubs) or split = \"shared\"; {with} would keep up with the full link only if \
+                 packets had {least} B, and the largest have {} B",
+                head.max_packet
+            )
+        });
+    }
+
+    /// Adds the time in the rings of a hub, with one from each of so many `others`.
+    fn add_rings(&mut self, others: u16, packet: Option<Nanos>) {
+        let packets = hub::turnaround(usize::from(others).max(1));
         self.ring_packets = Some(packets);
         self.ring_delay_s = packet.map(|packet| packets as f64 * packet.0 as f64 / NANOS_PER_SEC as f64);
-        self.notes.push(
-            "packets leave in the order of one scheduler: its bounds hold, later by the time in the rings".to_owned(),
-        );
         if packet.is_none() {
             self.notes.push(
                 "the time of these packets is not computed, because the hub's time for a packet depends on the machine; \
@@ -111,11 +174,12 @@ impl OnCores {
         );
     }
 
-    fn add_shared(&mut self, link: &LinkFile, workers: u16, pass: Nanos) -> Result<(), Refused> {
+    /// Adds the bounds for so many workers, each of which sends up to `batch` packets in a call.
+    fn add_shared(&mut self, link: &LinkFile, (workers, batch): (u16, u64), pass: Nanos) -> Result<(), Refused> {
         let (tree, head) = (&link.tree, link.tree.link());
         let config = SharedConfig::for_passes(&head, pass);
         SharedTree::new(tree.clone(), config).map_err(|error| refused(link, &error))?;
-        let batch = BATCH * u64::from(head.max_packet);
+        let batch = batch * u64::from(head.max_packet);
         let SharedConfig { mark, credit, ahead, .. } = config;
         let limits = SharedLimits { workers: workers.into(), pass, batch, mark, credit, ahead, late: 0 };
         let bounds = CoresBounds::new(tree, limits);

@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// Longest time between two looks of a core at its queues, for --split shared.
     #[arg(long, value_name = "TIME", value_parser = cores::lag, default_value = "10us")]
     lag: Nanos,
-    /// Processor time of the hub for a packet, as `fairlink bench --cores` measures it, for --split hub.
+    /// Processor time of a hub for a packet, as `fairlink bench --cores` measures it, for --split hub and shared: it says
+    /// whether one hub is enough for the link.
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     hub_packet: Option<Nanos>,
     #[command(flatten)]
@@ -110,8 +111,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         checked.flood = Some(flood(&checked.link, capacity.bps()));
     }
     let cores = args.cores.only(checked.link.cores).map_err(CliError::wrong)?;
-    if args.hub_packet.is_some() && (cores.is_one() || cores.split != Split::Hub) {
-        return Err(CliError::wrong("--hub-packet: this link has no hub; add --cores N --split hub"));
+    if args.hub_packet.is_some() && !matches!(cores.split, Split::Hub | Split::Shared) {
+        return Err(CliError::wrong(
+            "--hub-packet: no hub is looked at; add --cores N --split hub, or --split shared to compare with one",
+        ));
     }
     if !cores.is_one() {
         checked.on_cores = Some(OnCores::new(&checked.link, cores, args.lag, args.hub_packet)?);

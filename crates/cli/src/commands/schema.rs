@@ -11,7 +11,7 @@ use serde::Serialize;
 
 #[cfg(target_os = "linux")]
 use crate::commands::{bench, ctl, demo, gateway, generate, qdisc};
-use crate::commands::{between, clock, init, tc, traffic};
+use crate::commands::{between, clock, init, sim, tc, traffic};
 use crate::failure::CliError;
 use crate::out::Out;
 
@@ -99,6 +99,7 @@ fn documents() -> Schemas {
         between::BetweenDoc,
         clock::ClockDoc,
         init::InitDoc<'static>,
+        sim::campaign::CampaignContent,
         tc::TcDoc,
         traffic::TrafficDoc<'static>,
     ];

@@ -1,6 +1,7 @@
 //! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it
 //! is or with other numbers.
 
+pub(crate) mod campaign;
 pub(super) mod load;
 mod show;
 mod trace;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use fairlink_api::{Judged, Refused, SimDoc, judge};
+use fairlink_campaign::{Format, Shard};
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
@@ -73,6 +75,15 @@ pub(crate) struct Args {
     /// Write figures (SVG and PDF) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Make a campaign in the directory of --out: a file of results for each range of runs, written by this process and any
+    /// others with other shares, such as 1/4. The same command goes on where it stopped. Without limit on --runs and --sweep
+    /// but 10,000,000 runs.
+    #[arg(long, value_name = "I/N", value_parser = campaign::shard, requires = "out", conflicts_with_all =
+        ["link", "warmup", "window", "metrics", "width", "trace", "lenient", "cores", "splits", "lag", "all", "class"])]
+    shard: Option<Shard>,
+    /// Format of the files of a campaign: csv or parquet [default: csv].
+    #[arg(long, value_name = "FORMAT", value_parser = campaign::format, requires = "shard")]
+    format: Option<Format>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<args::FigureWidth>,
@@ -130,6 +141,9 @@ fn sweepable(args: &Args) -> Result<(), CliError> {
 
 /// Simulates and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+    if let (Some(shard), Some(dir)) = (args.shard, &args.out) {
+        return campaign::run(args, shard, dir, out);
+    }
     if !args.sweeps.is_empty() {
         sweepable(args)?;
     }
@@ -217,6 +231,11 @@ fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path
     Ok(())
 }
 
+/// Number of runs at a time.
+fn threads(args: &Args) -> usize {
+    args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+}
+
 fn file_name(path: &std::path::Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -296,14 +315,13 @@ impl<'a> Plan<'a> {
                 )));
             }
         }
-        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Ok(Self {
             points,
             leniency,
             repetitions,
             options: Options { window, settle: SETTLE, metrics: args.metrics },
             warmup: args.warmup,
-            threads: args.jobs.map_or(processors, NonZeroUsize::get),
+            threads: threads(args),
         })
     }
 

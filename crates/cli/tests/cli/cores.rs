@@ -76,6 +76,26 @@ fn check_prints_theorem_v_for_shared_virtual_times_and_says_where_there_is_nothi
     assert!(text.contains("576 packets in it (28.8 us)") && !text.contains("not computed, because"), "{text}");
     let on = fairlink(&[&["check", &file, "--json"][..], &hub].concat()).json()["on_cores"].clone();
     assert_eq!((&on["ring_packets"], &on["exact"]), (&576.into(), &true.into()));
+    // 1 Gbit/s are 60 bytes in 480 ns, 1,250 bytes in 10 us; the shortest frame has 60, the longest 1,500.
+    for (split, packet, least, says) in [
+        ("hub", "480ns", 60, "which way: one hub; with 480 ns for a packet, one hub keeps up"),
+        ("shared", "500ns", 63, "For packets of 60 B it takes 2 hubs"),
+        ("hub", "10us", 1250, "it takes 21 hubs"),
+        ("shared", "20us", 2500, "which way: several hubs (--hubs) or split = \"shared\""),
+    ] {
+        let args = ["check", &file, "--split", split, "--hub-packet", packet];
+        let text = fairlink(&args).quiet().stdout;
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(says), "{text}");
+        let on = fairlink(&[&args[..], &["--json"]].concat()).json()["on_cores"].clone();
+        assert_eq!(on["hub_keeps_up_from_bytes"], least, "{on}");
+    }
+    // Two hubs share virtual times, and 15 other cores receive: as many rings, 8 turns and one.
+    let hubs = [&hub[..], &["--hubs", "2"]].concat();
+    let text = fairlink(&[&["check", &file][..], &hubs].concat()).quiet().stdout;
+    assert!(text.contains("on 17 cores, split = \"hub\", 2 hubs") && text.contains("from a sibling"), "{text}");
+    let on = fairlink(&[&["check", &file, "--json"][..], &hubs].concat()).json()["on_cores"].clone();
+    assert_eq!((&on["hubs"], &on["exact"], &on["ring_packets"]), (&2.into(), &false.into(), &576.into()), "{on}");
+    assert!(on["classes"][0]["fairness_bytes"].is_number() && on["interface_bytes"].is_number(), "{on}");
     let limited = two(&dir, "cores = 2\nsplit = \"shared\"");
     let with =
         std::fs::read_to_string(&limited).expect("a file").replace("weight = 3", "weight = 3\nceiling = \"1mbit\"");
@@ -99,6 +119,9 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
         "shared.toml",
         &std::fs::read_to_string(two(&dir, "cores = 2\nsplit = \"shared\"\ndefault = \"a\"")).expect("a file"),
     );
+    let text = |cores: &str| std::fs::read_to_string(two(&dir, cores)).expect("a file");
+    let hubs = dir.write("hubs.toml", &text("cores = 4\nsplit = \"hub\"\nhubs = 2\ndefault = \"a\""));
+    let many = dir.write("many.toml", &text("cores = 4\nsplit = \"hub\"\nhubs = 4"));
     let one_again = two(&dir, "");
     assert_eq!(one, one_again);
     for (args, says) in [
@@ -108,7 +131,13 @@ fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
         (&["check", &several, "--split", "hub", "--split", "shared"], "only `sim` compares several ways"),
         (&["check", &critical, "--split", "shared"], "\"b\" has latency_critical, which several cores cannot honour"),
         (&["sim", &critical, "--split", "shared"], "class b has latency_critical"),
-        (&["check", &several, "--split", "shared", "--hub-packet", "50ns"], "this link has no hub"),
+        (&["check", &several, "--split", "equal", "--hub-packet", "50ns"], "no hub is looked at"),
+        (&["check", &many], "\"hubs\" is 4; with 4 cores and split = \"hub\" it is at most 3"),
+        (&["sim", &several, "--hubs", "4"], "--hubs 4: with 4 cores there are at most 3"),
+        (&["sim", &several, "--split", "shared", "--hubs", "2"], "--hubs 2: this link has no hub"),
+        (&["sim", &one, "--hubs", "2"], "--hubs 2: this link has no hub; add --cores N --split hub"),
+        (&["gateway", &hubs, "--in", "x", "--out", "y"], "\"hubs\" is 2; the gateway has 1 hub"),
+        (&["qdisc", "add", &hubs, "--out", "x"], "the kernel module runs each link on one core"),
         (&["check", &none], "65"),
         (&["check", &word], "shared"),
         (

@@ -125,7 +125,20 @@ fn cores(table: &Table<'_, '_>, log: &mut Log) -> Cores {
     let split = table.get("split").and_then(|value| value.one_of("split", &Split::NAMES, log));
     let count = count.unwrap_or(1) as u16;
     let split = split.map_or(if count > 1 { Split::default() } else { Split::One }, |split| Split::ALL[split]);
-    Cores { count, split }
+    let hubs = table.get("hubs");
+    let number = hubs.as_ref().and_then(|value| value.integer(1, MAX_CORES.into(), log)).unwrap_or(1) as u16;
+    if number == 1 {
+        return Cores::new(count, split);
+    }
+    let most = if split == Split::Hub { count.saturating_sub(1).max(1) } else { 1 };
+    if let Some(value) = hubs.filter(|_| number > most) {
+        let (name, s) = (split.name(), if count == 1 { "" } else { "s" });
+        let why = format!("is {number}; with {count} core{s} and split = \"{name}\" it is at most {most}");
+        let help = "several hubs need split = \"hub\" and another core that receives and sends: write cores = N with N above hubs";
+        log.error(value.span(), ProblemKind::Misplaced { key: "hubs", why, help });
+        return Cores::new(count, split);
+    }
+    Cores { count, split, hubs: number }
 }
 
 /// Reads the name of the link.

@@ -324,6 +324,25 @@ pub trait Scheduler: Any + Send {
         false
     }
 
+    /// Becomes `with`, an unused scheduler of the same kind for other classes: some were added or removed, or have
+    /// other ids, parents or parameters. `survivors` has by old id the leaf that takes over. The queued packets of
+    /// these leaves, and their credit and debt, stay. Packets of other leaves go to `drops` as
+    /// [`DropReason::ClassRemoved`], under their old class. If a limit is lowered, a queue may hold more than the new
+    /// limit. The remains in `with` are to be dropped.
+    ///
+    /// Returns false, without any change, if the scheduler cannot do that; then the packets are to be queued in `with`.
+    /// Allocates nothing.
+    fn adopt(
+        &mut self,
+        now: Nanos,
+        with: &mut dyn Any,
+        survivors: &[Option<ClassId>],
+        drops: &mut dyn DropSink,
+    ) -> bool {
+        let _ = (now, with, survivors, drops);
+        false
+    }
+
     /// Returns true if the head packet of `class` would now go into the priority queue of a [transmit
     /// queue](crate::contract::TransmitQueue): a latency-critical class that is served as one. A class may lose this
     /// property. It does not gain it while it has packets.
@@ -418,6 +437,16 @@ macro_rules! forward {
 
         fn retune(&mut $self, now: Nanos, with: &mut dyn Any) -> bool {
             $inner.retune(now, with)
+        }
+
+        fn adopt(
+            &mut $self,
+            now: Nanos,
+            with: &mut dyn Any,
+            survivors: &[Option<ClassId>],
+            drops: &mut dyn DropSink,
+        ) -> bool {
+            $inner.adopt(now, with, survivors, drops)
         }
 
 

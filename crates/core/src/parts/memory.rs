@@ -86,6 +86,11 @@ impl<T> Stack<T> {
         self.0.push(value);
     }
 
+    /// Returns true if there is no room for another entry.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
     /// Removes and returns all entries from the first on.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.0.drain(..)

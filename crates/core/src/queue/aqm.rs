@@ -223,6 +223,43 @@ impl Table {
         }
     }
 
+    /// Returns true if queue `theirs` of `with` can take over queue `mine`: it has as many hosts and flows, by the same
+    /// key.
+    pub(super) fn is_alike(&self, mine: u32, with: &Self, theirs: u32) -> bool {
+        self.max_packet == with.max_packet && self.queues[mine as usize].shape == with.queues[theirs as usize].shape
+    }
+
+    /// Takes the room and the times of arrival of `old`.
+    pub(super) fn take_over(&mut self, old: &mut Self) {
+        old.arrived.take_room(&mut self.arrived);
+        core::mem::swap(&mut self.arrived, &mut old.arrived);
+        self.now = old.now;
+    }
+
+    /// Takes the packets, the turns and CoDel's state of queue `theirs` of `old` into queue `mine`, which is like it.
+    /// Of more than [`FLOWS_PER_HOST`] flows, those that have no turn start anew. Cost: one step for each host and flow
+    /// with a turn.
+    pub(super) fn take_queue(&mut self, mine: u32, old: &Self, theirs: u32) {
+        let (own, from) = (&mut self.queues[mine as usize], &old.queues[theirs as usize]);
+        let by_host = own.first_host.wrapping_sub(from.first_host);
+        let by_flow = own.first_flow.wrapping_sub(from.first_flow);
+        let take_flows = |flows: &mut [Flow], hosts: &mut [Host], host: u32| {
+            let order = old.hosts[host as usize].rota.moved(&old.flows, flows, by_flow);
+            hosts[host.wrapping_add(by_host) as usize].rota = order;
+        };
+        if from.shape.hosts == 1 {
+            self.hosts[own.first_host as usize] = old.hosts[from.first_host as usize].clone();
+            if from.shape.flows <= FLOWS_PER_HOST {
+                let (to, at) = (own.first_flow as usize, from.first_flow as usize);
+                let flows = from.shape.flows as usize;
+                self.flows[to..to + flows].clone_from_slice(&old.flows[at..at + flows]);
+            }
+            return take_flows(&mut self.flows, &mut self.hosts, from.first_host);
+        }
+        own.rota = from.rota.moved(&old.hosts, &mut self.hosts, by_host);
+        from.rota.members(&old.hosts).for_each(|host| take_flows(&mut self.flows, &mut self.hosts, host));
+    }
+
     /// Makes a table for the leaves of `tree` with an active queue; `None` if there is no such leaf.
     pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
         let size = Size::for_tree(tree);

@@ -29,11 +29,16 @@ impl PacketSlab {
     /// Makes room for the queues of a scheduler for `tree`. The leaves set the kind of their queues; see
     /// [`PacketSlab::queue_for`].
     pub(crate) fn for_tree(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
+        Self::for_classes(tree, 0)
+    }
+
+    /// Like [`PacketSlab::for_tree`], with room for as many more FIFOs as `room`.
+    pub(crate) fn for_classes(tree: &Hierarchy, room: usize) -> Result<Self, OutOfMemory> {
         let active = match Table::new(tree)? {
             Some(table) => Some(one(table)?),
             None => None,
         };
-        let shared = match Shared::new(tree)? {
+        let shared = match Shared::new(tree, room)? {
             Some(shared) => Some(one(shared)?),
             None => None,
         };
@@ -64,6 +69,12 @@ impl PacketSlab {
         LeafQueue { active, ..LeafQueue::new(config.limits) }
     }
 
+    /// Returns the queue of one more leaf, `class`: a FIFO.
+    pub(crate) fn queue_of(&self, class: ClassId, limits: QueueLimits) -> LeafQueue {
+        let active = if self.shared.is_some() { SHARES | class.0 } else { NIL };
+        LeafQueue { active, ..LeafQueue::new(limits) }
+    }
+
     /// Returns true if [`PacketSlab::retune`] can be done.
     pub(crate) fn fits(&self, with: &Self) -> bool {
         let active = match (&self.active, &with.active) {
@@ -80,6 +91,44 @@ impl PacketSlab {
         if let (Some(mine), Some(theirs)) = (&mut self.active, &mut with.active) {
             mine[0].retune(&mut theirs[0]);
         }
+    }
+
+    /// Returns true if `theirs`, of `with`, can take over the packets of `mine`: both are FIFOs, or active queues of
+    /// the same hosts and flows.
+    pub(crate) fn is_alike(&self, mine: &LeafQueue, with: &Self, theirs: &LeafQueue) -> bool {
+        match (mine.table(), theirs.table()) {
+            (None, None) => mine.shares().is_some() == theirs.shares().is_some(),
+            (Some(one), Some(other)) => match (&self.active, &with.active) {
+                (Some(table), Some(with)) => table[0].is_alike(one, &with[0], other),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Takes all packets of `old`, whose leaves `survivor` maps; the others are empty. It was never used. The queues
+    /// follow one by one ([`PacketSlab::take_queue`]). The remains in `old` are to be dropped.
+    pub(crate) fn take_over(&mut self, old: &mut Self, survivor: impl Fn(ClassId) -> Option<ClassId>) {
+        self.store.take_over(&mut old.store);
+        if let (Some(mine), Some(theirs)) = (&mut self.active, &mut old.active) {
+            mine[0].take_over(&mut theirs[0]);
+        }
+        if let (Some(mine), Some(theirs)) = (&mut self.shared, &mut old.shared) {
+            mine[0].take_over(&mut theirs[0], survivor);
+        }
+    }
+
+    /// Moves the packets of `theirs`, a queue of `old`, into the empty queue `mine`, which is alike. It keeps its
+    /// limits, even if it now holds more.
+    pub(crate) fn take_queue(&mut self, mine: &mut LeafQueue, old: &Self, theirs: &mut LeafQueue) {
+        let LeafQueue { limit_packets, limit_bytes, active, .. } = *mine;
+        let empty = LeafQueue::new(QueueLimits { packets: 0, bytes: 0 });
+        if let (Some(table), Some(from)) = (&mut self.active, &old.active)
+            && let (Some(own), Some(other)) = (mine.table(), theirs.table())
+        {
+            table[0].take_queue(own, &from[0], other);
+        }
+        *mine = LeafQueue { limit_packets, limit_bytes, active, ..core::mem::replace(theirs, empty) };
     }
 
     /// Flows that an active queue keeps apart; 0 for a FIFO.
@@ -280,18 +329,34 @@ impl LeafQueue {
         self.take_head(slab, class)
     }
 
+    /// Removes and returns the head packet, which belongs to `class`, without a verdict of an active queue. The last
+    /// one resets such a queue.
+    pub(crate) fn take_out(
+        &mut self,
+        slab: &mut PacketSlab,
+        class: ClassId,
+        drops: &mut dyn DropSink,
+    ) -> Option<Packet> {
+        if self.packets == 0 {
+            return None;
+        }
+        if self.active == NIL {
+            return Some(self.take_head(slab, class).0);
+        }
+        let packet = self.dequeue_active(slab, class, None, drops);
+        if self.packets == 0 {
+            self.reset_active(slab);
+        }
+        Some(packet)
+    }
+
     /// Drops all packets, which belong to `class`, in the order in which they would have left.
     pub(crate) fn purge(&mut self, slab: &mut PacketSlab, class: ClassId, now: Nanos, drops: &mut dyn DropSink) {
-        while self.packets > 0 {
-            let packet = if self.active == NIL {
-                self.take_head(slab, class).0
-            } else {
-                self.dequeue_active(slab, class, None, drops)
-            };
-            drops.dropped(now, packet, DropReason::Purged);
-        }
-        if self.active != NIL {
+        if self.packets == 0 && self.active != NIL {
             self.reset_active(slab);
+        }
+        while let Some(packet) = self.take_out(slab, class, drops) {
+            drops.dropped(now, packet, DropReason::Purged);
         }
     }
 
@@ -413,6 +478,11 @@ impl LeafQueue {
     /// Returns its class, if it shares the room of the slab.
     fn shares(&self) -> Option<u32> {
         (self.active != NIL && self.active & SHARES != 0).then_some(self.active & !SHARES)
+    }
+
+    /// Returns its number in the slab's table of active queues, if it is there.
+    pub(crate) fn table(&self) -> Option<u32> {
+        (self.active != NIL && self.active & SHARES == 0).then_some(self.active)
     }
 
     fn enqueue_shared(

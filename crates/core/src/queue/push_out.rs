@@ -37,12 +37,14 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Makes the queues for the leaves of `tree`; `None` unless its link has [`WhenFull::PushOut`].
-    pub(super) fn new(tree: &Hierarchy) -> Result<Option<Self>, OutOfMemory> {
+    ///
+    /// There is room for as many more leaves as `room`.
+    pub(super) fn new(tree: &Hierarchy, room: usize) -> Result<Option<Self>, OutOfMemory> {
         if tree.link().when_full != WhenFull::PushOut {
             return Ok(None);
         }
         let empty = Queue { second: NIL, tail: NIL, packets: 0, bytes: 0 };
-        Ok(Some(Self { queues: filled(tree.len(), empty)?, longest: Heap::new(tree.len())? }))
+        Ok(Some(Self { queues: filled(tree.len() + room, empty)?, longest: Heap::new(tree.len() + room)? }))
     }
 
     /// Bytes that one for `tree` takes.
@@ -57,6 +59,16 @@ impl Shared {
     pub(super) fn backlog(&self, class: u32) -> Amount {
         let queue = &self.queues[class as usize];
         Amount { packets: queue.packets.into(), bytes: queue.bytes.into() }
+    }
+
+    /// Takes the queues of `old`, each for the class that `survivor` returns. All others are empty. The lengths keep
+    /// their order.
+    pub(super) fn take_over(&mut self, old: &mut Self, survivor: impl Fn(ClassId) -> Option<ClassId>) {
+        while let Some((class, key)) = old.longest.pop() {
+            let Some(heir) = survivor(ClassId(class)) else { continue };
+            self.queues[heir.index()] = old.queues[class as usize];
+            self.longest.set(heir.0, key);
+        }
     }
 
     /// Notes the length of a queue.

@@ -118,6 +118,19 @@ impl Rota {
         walk(self.new.first).chain(walk(self.old.first))
     }
 
+    /// Copies the members that wait for a turn from `from` to `to`, where each has a number that is `by` larger
+    /// (wrapping). Returns their order there.
+    pub(super) fn moved<M: Member + Clone>(&self, from: &[M], to: &mut [M], by: u32) -> Self {
+        let shifted = |at: u32| if at == NIL { NIL } else { at.wrapping_add(by) };
+        for at in self.members(from) {
+            let mut member = from[at as usize].clone();
+            member.turn_mut().next = shifted(member.turn().next);
+            to[shifted(at) as usize] = member;
+        }
+        let list = |list: List| List { first: shifted(list.first), last: shifted(list.last) };
+        Self { new: list(self.new), old: list(self.old) }
+    }
+
     fn take<M: Member>(&mut self, members: &[M]) -> Option<u32> {
         let at = self.first()?;
         let list = if self.new.first == NIL { &mut self.old } else { &mut self.new };

@@ -55,6 +55,13 @@ impl Slab {
         self.limit = with.limit;
     }
 
+    /// Takes the packets of `old`, and at least its own room. It was never used. The remains in `old` are to be
+    /// dropped.
+    pub(super) fn take_over(&mut self, old: &mut Self) {
+        old.retune(self);
+        core::mem::swap(self, old);
+    }
+
     /// Returns the amount queued.
     pub(super) fn backlog(&self) -> Amount {
         Amount { packets: u64::from(self.queued), bytes: self.bytes }

@@ -74,7 +74,7 @@ use core::fmt;
 
 pub use rtrb::{Consumer, Producer};
 
-use crate::contract::{DropReason, DropSink, Nanos, OutOfMemory, Packet, Scheduler};
+use crate::contract::{ClassId, DropReason, DropSink, Nanos, OutOfMemory, Packet, Scheduler};
 use crate::parts::memory::room;
 use crate::runtime::driver::{BATCH, Driver, Port, Wake};
 
@@ -89,6 +89,9 @@ pub use order::FlowOrder;
 pub fn ring(packets: usize) -> (Producer<Packet>, Consumer<Packet>) {
     rtrb::RingBuffer::new(packets)
 }
+
+/// The class of a packet that is none, but says something to who takes it from a ring. It belongs to no flow.
+pub(crate) const NOTE: ClassId = ClassId(u32::MAX);
 
 /// Most packets of a receive ring in its turn: half of [`Driver::BATCH`].
 pub const PART: usize = BATCH / 2;
@@ -164,6 +167,11 @@ struct Outlet {
     ring: Producer<Packet>,
     /// Packets on their way to it, at most [`HubPort::WAITING`].
     staged: Vec<Packet>,
+    /// Packets pushed so far.
+    pushed: u64,
+    /// The number of the first packet after the mark of [`HubPort::mark`].
+    #[cfg(feature = "shared")]
+    mark: u64,
 }
 
 /// Rings to and from other threads as the [`Port`] of a [`Driver`]. `H` returns the hash of a packet's flow, of which
@@ -184,7 +192,6 @@ pub struct HubPort<H, D> {
     outlets: Box<[Outlet]>,
     hash: H,
     drops: D,
-    published: u64,
     unordered: u64,
 }
 
@@ -210,7 +217,13 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
         intakes.extend(receive.into_iter().map(|ring| Intake { ring, taken: 0, behind: None }));
         let mut outlets = room(transmit.len())?;
         for ring in transmit {
-            outlets.push(Outlet { ring, staged: room(Self::WAITING)? });
+            outlets.push(Outlet {
+                ring,
+                staged: room(Self::WAITING)?,
+                pushed: 0,
+                #[cfg(feature = "shared")]
+                mark: 0,
+            });
         }
         Ok(Self {
             intakes: intakes.into_boxed_slice(),
@@ -219,7 +232,6 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
             outlets: outlets.into_boxed_slice(),
             hash,
             drops,
-            published: 0,
             unordered: 0,
         })
     }
@@ -252,7 +264,7 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
     /// Number of packets pushed into the transmit rings since construction.
     #[must_use]
     pub fn published(&self) -> u64 {
-        self.published
+        self.outlets.iter().map(|outlet| outlet.pushed).sum()
     }
 
     /// Number of packets that were taken although earlier packets of their flow may be in another ring: 0 while the
@@ -269,15 +281,32 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
 
     /// Moves staged packets to the transmit rings, as far as these have room.
     fn publish(&mut self) {
-        for Outlet { ring, staged } in &mut self.outlets {
+        for Outlet { ring, staged, pushed, .. } in &mut self.outlets {
             if staged.is_empty() {
                 continue;
             }
             let packets = staged.len().min(ring.slots());
             if let Ok(chunk) = ring.write_chunk_uninit(packets) {
-                self.published += chunk.fill_from_iter(staged.drain(..packets)) as u64;
+                *pushed += chunk.fill_from_iter(staged.drain(..packets)) as u64;
             }
         }
+    }
+
+    /// Marks the end of each transmit ring, with the packets that wait for it.
+    #[cfg(feature = "shared")]
+    pub(crate) fn mark(&mut self) {
+        for outlet in &mut self.outlets {
+            outlet.mark = outlet.pushed + outlet.staged.len() as u64;
+        }
+    }
+
+    /// Returns true if all packets before the last mark have been taken from the transmit rings.
+    #[cfg(feature = "shared")]
+    pub(crate) fn has_passed_mark(&self) -> bool {
+        self.outlets.iter().all(|outlet| {
+            let queued = outlet.ring.buffer().capacity() - outlet.ring.slots();
+            outlet.pushed - queued as u64 >= outlet.mark
+        })
     }
 
     /// Takes up to `most` packets of `ring`. Stops at one that must wait for another ring. Returns the number taken.
@@ -292,7 +321,8 @@ impl<H: Fn(&Packet) -> u32, D: DropSink> HubPort<H, D> {
             let (one, two) = chunk.as_slices();
             for packet in one.iter().chain(two) {
                 let flow = hash(packet);
-                if let Some(before) = order.came(flow, ring) {
+                let before = if packet.class == NOTE { None } else { order.came(flow, ring) };
+                if let Some(before) = before {
                     stop = Some((flow, before));
                     break;
                 }

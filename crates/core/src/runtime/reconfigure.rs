@@ -6,8 +6,9 @@
 //!
 //! If the classes are the same in the same places, and the scheduler is of the same kind, it keeps its state and adopts
 //! only the new parameters ([`Scheduler::retune`]): queues, tokens, deficits, places in the round, tags and curves
-//! stay. A change to the current configuration has no effect. Otherwise packets move, and credit and debt within a
-//! round start anew: they are below a packet or a quantum.
+//! stay. A change to the current configuration has no effect. If classes come, go or have other ids, a scheduler may
+//! keep the state of those that stay ([`Scheduler::adopt`]). Otherwise packets move, and credit and debt within a round
+//! start anew: they are below a packet or a quantum. The tokens of ceilings start anew as well.
 //!
 //! **Cost of a commit.** One step per class, and one enqueue per queued packet if packets move.
 
@@ -137,14 +138,15 @@ pub fn prepare(change: &Change<'_>, members: Members) -> Result<Prepared, Reconf
 
 impl Prepared {
     /// Moves the packets of `running` into the new scheduler, which takes its place. If classes and kind of scheduler
-    /// are the same, `running` adopts the new parameters instead. Then nothing is dropped, even if a limit is now lower
-    /// than the backlog.
+    /// are the same, `running` adopts the new parameters instead; and the new classes, if it can. Then no packet of a
+    /// class that stays is dropped, even if a limit is now lower than the backlog, and the sink hears of no packet that
+    /// [moves](DropSink::moved).
     ///
     /// Packets of removed classes go to `drops` as [`DropReason::ClassRemoved`] under their old class. Packets that no
     /// longer fit go there with the limit that they hit, under their new class. No other packet is lost.
     pub fn commit(self, running: &mut Box<dyn Scheduler>, now: Nanos, drops: &mut dyn DropSink) -> Retired {
         let Self { mut scheduler, survivors, in_place } = self;
-        if in_place && running.retune(now, &mut *scheduler) {
+        if in_place && running.retune(now, &mut *scheduler) || running.adopt(now, &mut *scheduler, &survivors, drops) {
             return Retired { _scheduler: scheduler, _survivors: survivors };
         }
         running.purge(now, &mut |now, packet: Packet, _| match survivor(&survivors, packet.class) {

@@ -73,6 +73,7 @@ mod check;
 mod models;
 mod node;
 mod pace;
+mod passes;
 mod record;
 mod ring;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -80,7 +81,6 @@ mod tests;
 mod tree;
 mod worker;
 
-use atomics::{AtomicU64, Ordering};
 use ceilings::Ceilings;
 use pace::Pace;
 use tree::Classes;
@@ -201,8 +201,6 @@ pub struct SharedTree {
     config: SharedConfig,
     /// [`SharedConfig::stored`].
     stored: i64,
-    /// Workers made so far.
-    workers: AtomicU64,
 }
 
 impl SharedTree {
@@ -226,19 +224,19 @@ impl SharedTree {
         }
         // Sums of three of them do not overflow.
         let most = |bytes: u64| bytes.min(1 << 50);
-        let pace = Pace::new(tree.link().rate, most(config.mark), most(config.credit));
+        let pace = Pace::new(tree.link().rate, most(config.mark), most(config.credit))?;
         let classes = Classes::new(&tree, pace, most(config.ahead))?;
-        let (ceilings, workers) = (Ceilings::new(&tree)?, AtomicU64::new(0));
+        let ceilings = Ceilings::new(&tree)?;
         // An `Arc` cannot be refused. So its memory is asked for before.
         drop(room::<ArcOf<Self>>(1)?);
-        Ok(Arc::new(Self { hierarchy: tree, classes, ceilings, config, stored: most(config.stored) as i64, workers }))
+        Ok(Arc::new(Self { hierarchy: tree, classes, ceilings, config, stored: most(config.stored) as i64 }))
     }
 
     /// Upper bound, in bytes, of the memory that [`SharedTree::new`] uses for `tree` and keeps, without that of `tree`
     /// itself. A worker takes [`Worker::memory_for`] besides.
     #[must_use]
     pub fn memory_for(tree: &Hierarchy) -> u64 {
-        Classes::memory(tree) + Ceilings::memory(tree) + bytes_of::<ArcOf<Self>>(1)
+        Classes::memory(tree) + Pace::memory() + Ceilings::memory(tree) + bytes_of::<ArcOf<Self>>(1)
     }
 
     /// Makes a worker, with queues for all leaves of the tree.
@@ -247,10 +245,6 @@ impl SharedTree {
     /// [`SharedError::OutOfMemory`].
     pub fn worker(self: &Arc<Self>) -> Result<Worker, SharedError> {
         Worker::new(self)
-    }
-
-    fn next_number(&self) -> u32 {
-        self.workers.fetch_add(1, Ordering::Relaxed) as u32 + 1
     }
 
     /// Returns the limits.

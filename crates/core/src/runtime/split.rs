@@ -53,11 +53,32 @@ pub struct Cores {
     pub count: u16,
     /// The way in which they share the link.
     pub split: Split,
+    /// With [`Split::Hub`]: number of cores that schedule, 1 to `count` - 1. Several share the virtual time of the link,
+    /// and each has some of the classes directly below it. Else 1.
+    pub hubs: u16,
 }
 
 impl Cores {
     /// One core.
-    pub const ONE: Self = Self { count: 1, split: Split::One };
+    pub const ONE: Self = Self { count: 1, split: Split::One, hubs: 1 };
+
+    /// Returns `count` cores that share the link in one way, with one hub if it is that of a hub.
+    #[must_use]
+    pub const fn new(count: u16, split: Split) -> Self {
+        Self { count, split, hubs: 1 }
+    }
+
+    /// Returns true if several hubs share the link.
+    #[must_use]
+    pub const fn has_hubs(self) -> bool {
+        !self.is_one() && matches!(self.split, Split::Hub) && self.hubs > 1
+    }
+
+    /// Returns true if packets leave in the order of one scheduler, so that its bounds hold.
+    #[must_use]
+    pub const fn is_exact(self) -> bool {
+        self.split.is_exact() && !self.has_hubs()
+    }
 
     /// Returns true if one core does all.
     #[must_use]

@@ -11,29 +11,8 @@ use super::figure::{Figure, Panel, Series, SeriesStyle};
 use super::{MAX_DRAWN, field, left_out, number};
 use crate::rate_unit::RateUnit;
 
-/// The quantity of a swept key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// Bits per second.
-    Rate,
-    /// Bytes.
-    Size,
-    /// Packets.
-    Packets,
-    /// Seconds.
-    Time,
-    /// A number without unit, or a text.
-    Number,
-}
-
-/// A key that was swept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Key {
-    /// Its path.
-    pub name: String,
-    /// Its quantity.
-    pub quantity: Quantity,
-}
+/// A swept key, and its quantity.
+pub use fairlink_api::{SweptKey as Key, SweptQuantity as Quantity};
 
 /// Formats a setting as a field of a table.
 #[must_use]
@@ -50,14 +29,7 @@ pub fn shown(setting: &Setting) -> String {
 pub fn csv(keys: &[Key], summaries: &[Summary]) -> String {
     let mut text = String::new();
     for Key { name, quantity } in keys {
-        let unit = match quantity {
-            Quantity::Rate => "_bps",
-            Quantity::Size => "_bytes",
-            Quantity::Packets => "_packets",
-            Quantity::Time => "_s",
-            Quantity::Number => "",
-        };
-        text.push_str(&field(&format!("{name}{unit}")));
+        text.push_str(&field(&format!("{name}{}", quantity.suffix())));
         text.push(',');
     }
     text.push_str(

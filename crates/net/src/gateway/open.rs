@@ -285,7 +285,7 @@ fn frame_bytes(interfaces: [&Interface; 2]) -> u32 {
 
 /// Several cores share a link by a hub, and each has a processor, unless the user insists.
 fn check_cores(config: &GatewayConfig, notes: &mut Vec<String>) -> Result<(), OpenError> {
-    let Cores { count: cores, split } = config.cores;
+    let Cores { count: cores, split, .. } = config.cores;
     let link = config.link_name().to_owned();
     let refuse = |why| Err(OpenError::Split { link: link.clone(), cores, split: split.name(), why });
     if config.cores.is_one() {
@@ -293,6 +293,9 @@ fn check_cores(config: &GatewayConfig, notes: &mut Vec<String>) -> Result<(), Op
     }
     if split != Split::Hub {
         return refuse("a gateway shares a link among cores by a hub; write split = \"hub\"");
+    }
+    if config.cores.has_hubs() {
+        return refuse("a gateway has 1 hub; remove hubs and --hubs; `fairlink sim` models several");
     }
     let processors = sys::allowed_processors();
     if usize::from(cores) <= processors.len() {

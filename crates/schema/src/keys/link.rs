@@ -18,7 +18,7 @@ const INTERFACE: Kind = Kind::text(r"^[^\s/\x00-\x1f\x7f]{1,15}$");
 const NAME: Kind = Kind::text(r#"^[^=,"\x00-\x1f\x7f]{1,255}$"#);
 
 /// The keys, in the order of messages.
-pub static LINK: [LinkKey; 18] = keys! {
+pub static LINK: [LinkKey; 19] = keys! {
     LinkConfig;
     Any - "name" NAME, [] -, "the interface `out`",
         "Name of the link in a process with several links: in statistics, metrics and for `ctl --link`.";
@@ -47,6 +47,8 @@ pub static LINK: [LinkKey; 18] = keys! {
         "Number of cores that share the link, 1 to 64, in the way that `split` says; `--cores` of `gateway`, `sim` and `check` overrides it. The gateway takes one core, or several with a hub. See [Cores](cores.md).";
     Any - "split" Kind::word("split", &Split::NAMES), [] -, "`\"hub\"` of several cores, else `\"one\"`",
         "Way in which the cores share the link: `\"one\"` core does all; `\"hub\"`: one has the scheduler, the others receive and send; `\"shared\"`: each sends from queues of its own by virtual times that all share. For comparison in `sim`: `\"equal\"` parts of the link, each with a scheduler of its own; `\"cake-mq\"`: parts for the cores that had packets within 200 us; `\"per-core\"`: each class directly below the link belongs to one core. `--split` overrides it.";
+    Any - "hubs" Kind::Number { min: 1, max: MAX_CORES as u64 }, [] -, "`1`",
+        "Number of cores that schedule, with `split = \"hub\"`: 1 to `cores` - 1. Each has some of the classes directly below the link, and they share its virtual time; classes move to hubs with less load. `--hubs` overrides it. For `sim`, `check` and programs that use the library; the gateway has one hub. See [Several hubs](cores.md#several-hubs).";
     Any - "default" NAME, [] -, "", "Class of frames that no `match` takes.";
     Any - "buffer" Kind::Packets { max: u32::MAX }, [] (
             |link: &LinkConfig| Some(Value::Packets(link.max_queued)),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use fairlink_core::{
     Amount, ClassId, Cores, Dequeued, DropReason, DropSink, Hierarchy, Leniency, Members, Nanos, Pacer, Packet, Rate,
@@ -26,7 +27,7 @@ pub(super) fn build(
     leniency: Leniency,
 ) -> Result<Box<dyn Scheduler>, SimError> {
     let (tree, model) = (&scenario.tree, scenario.cores);
-    let Cores { count, split } = model.cores;
+    let Cores { count, split, .. } = model.cores;
     let refused = |what: String| super::refused(model, &what);
     let failed = |error| SimError::Build { scheduler: info.name, error };
     let one = || info.build(tree, leniency, Members::new()).map_err(failed);
@@ -44,14 +45,7 @@ pub(super) fn build(
     let mut rule = Rule::Equal;
     match split {
         Split::Shared => {
-            let shared = SharedTree::new(tree.clone(), SharedConfig::for_passes(&tree.link(), model.lag));
-            let shared = shared.map_err(|error| match error {
-                SharedError::Unsupported { class, feature, reason } => {
-                    let (name, what) = (&scenario.names[class.index()], feature.as_str());
-                    refused(format!("class {name} has {what}, which several cores cannot honour: {reason}"))
-                }
-                other => refused(other.to_string()),
-            })?;
+            let shared = share(scenario)?;
             for core in 0..u64::from(count) {
                 let worker = shared.worker().map_err(|error| refused(error.to_string()))?;
                 let first = Nanos(model.lag.0 * core / u64::from(count));
@@ -84,6 +78,23 @@ pub(super) fn build(
     }))
 }
 
+/// Makes the tree of `scenario` for workers that look at it each lag.
+///
+/// # Errors
+/// [`SimError::Cores`], with the name of the class that cannot be shared.
+pub(super) fn share(scenario: &Scenario) -> Result<Arc<SharedTree>, SimError> {
+    let (tree, model) = (&scenario.tree, scenario.cores);
+    let shared = SharedTree::new(tree.clone(), SharedConfig::for_passes(&tree.link(), model.lag));
+    shared.map_err(|error| match error {
+        SharedError::Unsupported { class, feature, reason } => {
+            let (name, what) = (&scenario.names[class.index()], feature.as_str());
+            let what = format!("class {name} has {what}, which several cores cannot honour: {reason}");
+            super::refused(model, &what)
+        }
+        other => super::refused(model, &other.to_string()),
+    })
+}
+
 /// Returns the core of each class, and the sum of the shares of each core in bit/s. The largest classes directly below the
 /// link choose first, the core with the least.
 fn homes(tree: &Hierarchy, cores: usize) -> (Vec<usize>, Vec<u64>) {
@@ -107,13 +118,13 @@ fn homes(tree: &Hierarchy, cores: usize) -> (Vec<usize>, Vec<u64>) {
 }
 
 /// Packets outside of schedulers, by class.
-struct Queued {
-    all: Amount,
+pub(super) struct Queued {
+    pub(super) all: Amount,
     by_class: Vec<Amount>,
 }
 
 impl Queued {
-    fn new(tree: &Hierarchy) -> Self {
+    pub(super) fn new(tree: &Hierarchy) -> Self {
         Self { all: Amount::default(), by_class: vec![Amount::default(); tree.len()] }
     }
 
@@ -122,18 +133,18 @@ impl Queued {
         self.by_class.fill(Amount::ZERO);
     }
 
-    fn of(&self, class: ClassId) -> Amount {
+    pub(super) fn of(&self, class: ClassId) -> Amount {
         self.by_class.get(class.index()).copied().unwrap_or_default()
     }
 
-    fn add(&mut self, packet: &Packet) {
+    pub(super) fn add(&mut self, packet: &Packet) {
         self.all.count(packet.len);
         if let Some(amount) = self.by_class.get_mut(packet.class.index()) {
             amount.count(packet.len);
         }
     }
 
-    fn remove(&mut self, packet: &Packet) {
+    pub(super) fn remove(&mut self, packet: &Packet) {
         for amount in std::iter::once(&mut self.all).chain(self.by_class.get_mut(packet.class.index())) {
             amount.packets -= 1;
             amount.bytes -= u64::from(packet.len);
@@ -226,7 +237,7 @@ impl Core {
 
 /// Spreads flows evenly and without an order, as network interfaces do with a hash of addresses and ports: the end of
 /// MurmurHash3. The first two, three or four sources of a scenario are on as many cores.
-const fn mixed(flow: u32) -> u32 {
+pub(super) const fn mixed(flow: u32) -> u32 {
     let mut flow = flow.wrapping_add(43);
     flow ^= flow >> 16;
     flow = flow.wrapping_mul(0x85eb_ca6b);

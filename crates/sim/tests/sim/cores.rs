@@ -29,7 +29,7 @@ impl Observer for Seen {
 }
 
 fn on(scenario: &Scenario, count: u16, split: Split, lag: Nanos) -> Scenario {
-    Scenario { cores: CoreModel { cores: Cores { count, split }, lag }, ..scenario.clone() }
+    Scenario { cores: CoreModel { cores: Cores::new(count, split), lag }, ..scenario.clone() }
 }
 
 fn seen(scenario: &Scenario, scheduler: &str) -> Result<(Run, Seen), SimError> {
@@ -134,6 +134,31 @@ fn shared_virtual_times_give_fair_shares_and_all_of_the_link() {
     }
 }
 
+/// Of three classes with one hub each for two and one, the load of which changes: fair shares, and all of the link.
+#[test]
+fn several_hubs_give_fair_shares_while_classes_move() {
+    let mut tree = Hierarchy::builder(LinkConfig::new(rate(5_000_000_000)));
+    let mut sources = Vec::new();
+    for (weight, times) in [(1, &[(0, 100)][..]), (2, &[(0, 40)]), (3, &[(30, 100)]), (4, &[(60, 100)])] {
+        let above = tree.add(ClassId::ROOT, weighted(weight)).unwrap();
+        for leaf in 0..3 {
+            let leaf = tree.add(above, weighted(1 + leaf)).unwrap();
+            sources.push(source(leaf.0, Model::Greedy, 1500, times));
+        }
+    }
+    let all =
+        Scenario { warmup: Nanos::from_millis(5), ..scenario(tree.build().unwrap(), sources, Nanos::from_millis(100)) };
+    for hubs in [2, 3] {
+        let mut model = on(&all, 5, Split::Hub, Nanos::from_micros(20));
+        model.cores.cores.hubs = hubs;
+        let (run, seen) = seen(&model, "hls").unwrap();
+        assert_eq!((run.scheduler.as_str(), seen.dropped), ("hubs", 0));
+        assert!(run.link_utilisation > 0.998, "{hubs} hubs: {}", run.link_utilisation);
+        let misplaced = run.misplaced.unwrap();
+        assert!(misplaced.windows[1].mean < 0.01, "{hubs} hubs: {misplaced:?}");
+    }
+}
+
 #[test]
 fn one_core_is_close_to_the_ideal_and_greedy_sources_do_not_bend_it() {
     let sources = vec![
@@ -175,6 +200,7 @@ proptest! {
     fn no_packet_is_lost_and_flows_stay_in_order_whatever_the_split(
         count in 1u16..9,
         split in prop::sample::select(Split::ALL.to_vec()),
+        hubs in 1u16..5,
         scheduler in prop::sample::select(vec!["hls", "hvt", "htb", "hfsc", "drr", "hpfq", "fifo"]),
         lag in 1u64..300_000,
         weights in prop::collection::vec(1u64..20, 1..6),
@@ -193,7 +219,11 @@ proptest! {
         });
         let all = scenario(tree.build().unwrap(), sources.collect(), Nanos::from_millis(60));
         // The run itself checks that received = sent + dropped + queued, by class.
-        let (run, seen) = seen(&on(&all, count, split, Nanos(lag)), scheduler).unwrap();
+        let mut model = on(&all, count, split, Nanos(lag));
+        if split == Split::Hub {
+            model.cores.cores.hubs = hubs.min(count - 1).max(1);
+        }
+        let (run, seen) = seen(&model, scheduler).unwrap();
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();
         for &(number, source, _) in &seen.sent {
             let before = last.insert(source, number);

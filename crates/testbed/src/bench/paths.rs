@@ -120,7 +120,7 @@ fn gateway_config(config: &GatewayBenchConfig, backend: BackendKind) -> Result<G
             BackendKind::AfXdp => BackendChoice::AfXdp,
         },
         pacing: config.pacing,
-        cores: Cores { count: config.cores, split: Split::Hub },
+        cores: Cores::new(config.cores, Split::Hub),
         processor: Processor::Last,
         ..GatewayConfig::new(INPUT, OUTPUT, config.scheduler, tree, default)
     })

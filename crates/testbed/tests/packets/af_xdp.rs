@@ -127,7 +127,7 @@ fn all_receive_queues(_: &PrivateNamespace) {
 
 /// Two workers, and a third thread with the scheduler.
 fn on_three_cores() -> GatewayConfig {
-    let cores = Cores { count: 3, split: Split::Hub };
+    let cores = Cores::new(3, Split::Hub);
     GatewayConfig { cores, cores_asked: true, force: true, ..over_af_xdp() }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn main() -> ExitCode {
 
 /// One of two cores, whose worker waits 1 ms for the data thread.
 fn on_two_cores() -> GatewayConfig {
-    let cores = Cores { count: 2, split: Split::Hub };
+    let cores = Cores::new(2, Split::Hub);
     let worker_patience = Some(Nanos::from_millis(1));
     GatewayConfig { cores, worker_patience, fail_open: FailOpen::Never, ..config(10_000_000, "hls") }
 }
@@ -141,14 +141,14 @@ fn what_is_refused(namespace: &PrivateNamespace) {
         change(&mut config);
         Gateway::open(config).err().map(|error| error.to_string()).unwrap_or_default()
     };
-    let many = open(Cores { count: 64, split: Split::Hub }, |_| {});
+    let many = open(Cores::new(64, Split::Hub), |_| {});
     assert!(many.starts_with("64 cores for out: this process may use ") && many.contains("lower cores"), "{many}");
-    let shared = open(Cores { count: 2, split: Split::Shared }, |_| {});
+    let shared = open(Cores::new(2, Split::Shared), |_| {});
     assert!(
         shared.contains("2 cores for out, with split \"shared\": a gateway shares a link among cores by a hub"),
         "{shared}"
     );
-    let nowhere = open(Cores { count: 2, split: Split::Hub }, |config| config.processor = Processor::Number(4000));
+    let nowhere = open(Cores::new(2, Split::Hub), |config| config.processor = Processor::Number(4000));
     let expected =
         if why_no_two_cores(namespace).is_none() { "processor 4000 cannot be used" } else { "2 cores for out" };
     assert!(nowhere.contains(expected), "{nowhere}");

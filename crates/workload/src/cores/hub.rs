@@ -10,7 +10,7 @@ use fairlink_core::{
     ClassId, Driver, DropReason, DropSink, HubPort, Nanos, Pacer, Packet, Rate, Scheduler, SchedulerInfo, flow_bits,
 };
 
-use super::{LEAVES, SEGMENT, Segment, build, misbehaved, on_processor, packets, tree_for};
+use super::{LEAVES, SEGMENT, Segment, build, misbehaved, on_processor, packet_len, packets, tree_for};
 use crate::error::WorkloadError;
 use crate::random::Random;
 use crate::shape::{BATCH, Pattern};
@@ -137,7 +137,7 @@ impl Other {
                     let flow = random.below(1 << 20) as u32 * RINGS as u32 + *number;
                     next += 1;
                     let class = if pattern == Pattern::Churn { leaves[random.below(LEAVES)] } else { class };
-                    Packet { handle: flow_bits(flow) | next & 0xffff_ffff, len: 1500, class }
+                    Packet { handle: flow_bits(flow) | next & 0xffff_ffff, len: packet_len(1), class }
                 };
                 moved += chunk.fill_from_iter(pool.drain(pool.len() - count..).map(packet));
             }

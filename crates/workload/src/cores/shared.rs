@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fairlink_core::{SharedConfig, SharedTree};
 
-use super::{Classes, LEAVES, Segment, circle, misbehaved, packets, tree};
+use super::{Classes, LEAVES, Segment, circle, misbehaved, packet_len, packets, tree};
 use crate::error::WorkloadError;
 use crate::shape::Pattern;
 
@@ -42,7 +42,7 @@ pub fn shared(
                 let (stop, barrier) = (&stop, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    circle(worker, leaves, pattern, start, stop)
+                    circle(worker, leaves, (pattern, packet_len(threads)), start, stop)
                 })
             })
             .collect();

@@ -12,6 +12,9 @@ pub(super) fn print(on: &OnCores, link_bps: f64, rows: &RowArgs, out: &mut Out) 
     let OnCores { cores, split, notes, .. } = on;
     out.line("")?;
     let mut head = format!("on {cores} cores, split = \"{split}\"");
+    if let Some(hubs) = on.hubs {
+        head += &format!(", {hubs} hubs");
+    }
     if let Some(bytes) = on.interface_bytes {
         let time = human::time(bytes as f64 * 8.0 / link_bps);
         let pass = human::time(on.pass_s);

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fairlink_api::{links_of, scenario_warnings};
+use fairlink_api::{Grid, links_of, scenario_warnings, schedulers_of};
 use fairlink_config::sweep::{Sweep, Template};
-use fairlink_config::units::{parse_rate, parse_size, parse_time};
 use fairlink_config::{ReadOptions, Scenario, SourceText};
 use fairlink_core::{Leniency, Nanos, Rate, SchedulerInfo};
-use fairlink_lab::figures::sweep::{Key, Quantity};
+use fairlink_lab::figures::sweep::Key;
 use fairlink_sim::{Links, Setting};
 
 use fairlink_traffic::Script;
@@ -68,6 +67,11 @@ pub(in crate::commands) fn script(
     Ok(file)
 }
 
+/// Returns true if the file is a script for the generator of the HTB text.
+pub(super) fn is_script(path: &Path) -> bool {
+    text(path).is_some_and(|text| Script::is_one(&text))
+}
+
 /// The text of an ordinary file. A pipe is read once, elsewhere.
 fn text(path: &Path) -> Option<String> {
     path.is_file().then(|| std::fs::read_to_string(path).ok()).flatten()
@@ -96,49 +100,24 @@ impl Reading<'_> {
 
     /// The scenario with every combination of values, the last key changing fastest, and the keys.
     pub(super) fn swept(&self, path: &Path, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), CliError> {
-        if text(path).is_some_and(|text| Script::is_one(&text)) {
+        if is_script(path) {
             return Err(script_has_no_keys());
         }
         let template = Template::read(&SourceText::read(path)?)?;
-        template.check(sweeps).map_err(|error| CliError::wrong(format!("--sweep: {error}")))?;
-        let settings = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1usize, usize::checked_mul);
-        let settings = settings.filter(|&settings| settings <= MAX_SETTINGS).ok_or_else(|| {
-            let counts: Vec<String> = sweeps.iter().map(|sweep| sweep.values.len().to_string()).collect();
-            let counts = counts.join(" times ");
-            CliError::wrong(format!("--sweep: {counts} settings; the limit is {MAX_SETTINGS}; use fewer values"))
-        })?;
-        let mut keys = Vec::with_capacity(sweeps.len());
-        let mut known: Vec<Vec<Setting>> = Vec::with_capacity(sweeps.len());
-        for Sweep { key, values } in sweeps {
-            let read: Vec<(Setting, Quantity)> = values.iter().map(|value| setting(value)).collect();
-            for (n, (value, _)) in read.iter().enumerate() {
-                if read[..n].iter().any(|(other, _)| other == value) {
-                    return Err(CliError::wrong(format!("--sweep: {key}: the value {} is given twice", values[n])));
-                }
-            }
-            let first = read[0].1;
-            let quantity = if read.iter().all(|&(_, other)| other == first) { first } else { Quantity::Number };
-            keys.push(Key { name: key.clone(), quantity });
-            known.push(read.into_iter().map(|(value, _)| value).collect());
+        let grid = Grid::new(&template, sweeps.to_vec(), MAX_SETTINGS)?;
+        let mut points = Vec::with_capacity(grid.len());
+        for number in 0..grid.len() {
+            let read = Scenario::parse(template.name(), template.with(&grid.texts(number)), &self.options());
+            let point = read
+                .map_err(CliError::from)
+                .and_then(|file| {
+                    let settings = grid.settings(number).map(|(key, value)| (key.name.clone(), value.clone()));
+                    self.point(file, settings.collect(), number == 0)
+                })
+                .map_err(|failure| failure.within(format!("with {}", grid.describe(number))))?;
+            points.push(point);
         }
-        let mut points = Vec::with_capacity(settings);
-        for number in 0..settings {
-            let mut rest = number;
-            let mut chosen = vec![0; sweeps.len()];
-            for (place, sweep) in chosen.iter_mut().zip(sweeps).rev() {
-                *place = rest % sweep.values.len();
-                rest /= sweep.values.len();
-            }
-            let texts: Vec<(&str, &str)> =
-                sweeps.iter().zip(&chosen).map(|(sweep, &n)| (sweep.key.as_str(), sweep.values[n].as_str())).collect();
-            let set = |((sweep, known), &n): ((&Sweep, &Vec<Setting>), &usize)| (sweep.key.clone(), known[n].clone());
-            let sweep = sweeps.iter().zip(&known).zip(&chosen).map(set).collect();
-            let with = || texts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
-            let read = Scenario::parse(template.name(), template.with(&texts), &self.options());
-            let point = read.map_err(CliError::from).and_then(|file| self.point(file, sweep, number == 0));
-            points.push(point.map_err(|failure| failure.within(format!("with {}", with())))?);
-        }
-        Ok((keys, points))
+        Ok((grid.keys().to_vec(), points))
     }
 
     fn point(&self, file: Scenario, sweep: BTreeMap<String, Setting>, first: bool) -> Result<Point, CliError> {
@@ -146,7 +125,7 @@ impl Reading<'_> {
         if first {
             warn(warnings);
         }
-        let schedulers = schedulers(self.schedulers, &file, self.leniency)?;
+        let schedulers = schedulers_of(&file, self.schedulers, self.leniency)?;
         Ok(Point { sweep, links: links_of(&file), file, schedulers })
     }
 }
@@ -167,56 +146,4 @@ pub(super) fn on_cores(points: Vec<Point>, args: &CoreArgs, lag: Option<Nanos>) 
         }
     }
     Ok(all)
-}
-
-/// Returns a value in JSON's form, and its quantity.
-fn setting(text: &str) -> (Setting, Quantity) {
-    if let Ok(whole) = text.parse() {
-        return (Setting::Whole(whole), Quantity::Number);
-    }
-    if let Some(number) = text.parse().ok().filter(|number: &f64| number.is_finite()) {
-        return (Setting::Number(number), Quantity::Number);
-    }
-    if let Ok(rate) = parse_rate(text, None) {
-        return (Setting::Number(rate.bps() as f64), Quantity::Rate);
-    }
-    if let Ok(bytes) = parse_size(text, u64::MAX) {
-        return (Setting::Number(bytes as f64), Quantity::Size);
-    }
-    if let Some(packets) = text.strip_suffix('p').and_then(|count| count.trim().parse().ok()) {
-        return (Setting::Whole(packets), Quantity::Packets);
-    }
-    match parse_time(text) {
-        Ok(time) => (Setting::Number(time.0 as f64 / 1e9), Quantity::Time),
-        Err(_) => (Setting::Text(text.to_owned()), Quantity::Number),
-    }
-}
-
-fn schedulers(names: &[String], file: &Scenario, leniency: Leniency) -> Result<Vec<&'static SchedulerInfo>, CliError> {
-    let mut found: Vec<&'static SchedulerInfo> = Vec::new();
-    for name in names {
-        let (info, _) = file.link.for_scheduler(name, leniency)?;
-        for peer in &file.peers {
-            peer.link.for_scheduler(name, leniency)?;
-        }
-        for change in file.changes.iter().take_while(|change| change.scheduler.is_none()) {
-            change.link.for_scheduler(name, leniency)?;
-        }
-        if found.iter().all(|other| other.name != info.name) {
-            found.push(info);
-        }
-    }
-    if found.is_empty() {
-        found.push(file.link.info());
-    }
-    for info in &found {
-        file.link.check_memory(info)?;
-        file.peers.iter().try_for_each(|peer| peer.link.check_memory(info).map(|_| ()))?;
-        let mut runs = *info;
-        for change in &file.changes {
-            runs = change.scheduler.unwrap_or(runs);
-            change.link.check_memory(runs)?;
-        }
-    }
-    Ok(found)
 }

@@ -42,6 +42,16 @@ impl Progress {
         }
     }
 
+    /// Counts runs that are done.
+    pub(super) fn add_runs(&self, runs: u64) {
+        self.bar.inc(runs.saturating_mul(STEPS));
+    }
+
+    /// Returns the progress callback of runs that are counted when they are done.
+    pub(super) fn stops(&self) -> impl Fn() -> ControlFlow<()> + Sync {
+        || if self.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     /// Says something while the bar is there.
     pub(super) fn say(&self, text: &str) {
         self.bar.suspend(|| note(text));

@@ -2,8 +2,8 @@
 //!
 //! # The rule
 //! N is the queue of the network interface as computed: the bytes that were sent and that a link of the rate C cannot
-//! have carried yet. X = R - sent - dropped is the credit of all classes together. A worker moves R at the begin of a
-//! pass, with dt the time since anyone did:
+//! have carried yet. X = R - sent - dropped is the credit of all classes together. A worker moves R before it reads
+//! virtual times, at most once per tick, with dt the time since anyone did:
 //!
 //! ```text
 //! grow := C dt
@@ -21,28 +21,29 @@
 //! not use, such as a core that has lost its processor, and the link would stand still. While the processors are the
 //! bottleneck, X stays at `credit`, and R follows what is sent: shares hold then, too.
 
-use super::atomics::{AtomicBool, AtomicU64, Ordering};
-use crate::contract::{NANOS_PER_SEC, Nanos, Rate};
+use alloc::boxed::Box;
 
-/// R moves no more often than this, in ns: a move takes three cache lines from the other cores.
-const TICK: u64 = 1000;
+use super::atomics::{AtomicBool, AtomicU64, Ordering};
+use crate::contract::{NANOS_PER_SEC, Nanos, OutOfMemory, Rate};
+use crate::parts::memory::{bytes_of, slice};
+use crate::runtime::split::MAX_CORES;
+
+/// R moves once in the time in which the link carries this part of `mark` and of `credit`: a move takes a cache line
+/// from each other core, and those of R. So the interface does not run dry between two moves.
+const TICKS: u64 = 16;
+/// Workers with a count of their own, as many as cores that share a link at most. More than these share counts.
+const COUNTS: usize = MAX_CORES as usize;
 /// While there is more than the mark in the interface, R grows by one part in so many less.
 const SLOWS: u64 = 8;
 /// Billionths of a bit in a byte.
 const PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
-
-/// Returns the least time between two moves of R. A worker that has nothing to send may need what others have left
-/// over.
-const fn tick(starves: bool) -> u64 {
-    if starves { 0 } else { TICK }
-}
 
 /// R alone: all read it, once per class and pass.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Given(AtomicU64);
 
-/// Written once per pass of a worker that has sent something.
+/// The counts of one worker, which writes them once per call. Who moves R reads them.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Spent {
@@ -69,19 +70,22 @@ struct Clock {
 #[derive(Debug)]
 pub(super) struct Pace {
     given: Given,
-    spent: Spent,
     clock: Clock,
+    spent: Box<[Spent]>,
+    /// Workers made so far.
+    workers: AtomicU64,
     rate: Rate,
+    /// Least time between two moves of R, in ns.
+    tick: u64,
     pub(super) mark: u64,
     credit: u64,
 }
 
 impl Pace {
-    pub(super) fn new(rate: Rate, mark: u64, credit: u64) -> Self {
+    pub(super) fn new(rate: Rate, mark: u64, credit: u64) -> Result<Self, OutOfMemory> {
         let zero = || AtomicU64::new(0);
-        Self {
+        Ok(Self {
             given: Given(zero()),
-            spent: Spent { sent: zero(), dropped: zero() },
             clock: Clock {
                 last: zero(),
                 busy: AtomicBool::new(false),
@@ -89,17 +93,30 @@ impl Pace {
                 carried: zero(),
                 spare: zero(),
             },
+            spent: slice(COUNTS, |_| Spent { sent: zero(), dropped: zero() })?,
+            workers: zero(),
             rate,
+            tick: rate.time_for_bytes(mark.min(credit) / TICKS).0,
             mark,
             credit,
-        }
+        })
+    }
+
+    /// Bytes that it takes besides itself.
+    pub(super) fn memory() -> u64 {
+        bytes_of::<Spent>(COUNTS)
+    }
+
+    /// Returns the number of a new worker, 1 or more.
+    pub(super) fn join(&self) -> u32 {
+        self.workers.fetch_add(1, Ordering::Relaxed) as u32 + 1
     }
 
     /// Starts all counts at `bytes`.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn start_at(&self, bytes: u64) {
         self.given.0.store(bytes, Ordering::Relaxed);
-        self.spent.sent.store(bytes, Ordering::Relaxed);
+        self.spent[0].sent.store(bytes, Ordering::Relaxed);
         self.clock.carried.store(bytes, Ordering::Relaxed);
     }
 
@@ -110,26 +127,35 @@ impl Pace {
         self.given.0.load(Ordering::Acquire)
     }
 
-    /// Counts bytes that a worker has sent.
-    pub(super) fn sent(&self, bytes: u64) {
-        self.spent.sent.fetch_add(bytes, Ordering::Relaxed);
+    fn count_of(&self, worker: u32) -> &Spent {
+        &self.spent[worker as usize % COUNTS]
     }
 
-    /// Counts bytes of credit that are dropped.
-    pub(super) fn drop_credit(&self, bytes: u64) {
-        self.spent.dropped.fetch_add(bytes, Ordering::Relaxed);
+    /// Counts bytes that `worker` has sent.
+    pub(super) fn sent(&self, worker: u32, bytes: u64) {
+        self.count_of(worker).sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the bytes sent and the bytes of credit dropped.
+    /// Counts bytes of credit that `worker` has dropped, or the link with the number 0.
+    pub(super) fn drop_credit(&self, worker: u32, bytes: u64) {
+        self.count_of(worker).dropped.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes sent and the bytes of credit dropped. Each count only grows, and who moves R next sees it as
+    /// it is here or later. So the sum is at least what it was when the first was read, and does not fall.
     pub(super) fn totals(&self) -> (u64, u64) {
-        (self.spent.sent.load(Ordering::Relaxed), self.spent.dropped.load(Ordering::Relaxed))
+        let used = (self.workers.load(Ordering::Relaxed) as usize).saturating_add(1).min(COUNTS);
+        self.spent[..used].iter().fold((0u64, 0u64), |(sent, dropped), count| {
+            let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            (sent.wrapping_add(of(&count.sent)), dropped.wrapping_add(of(&count.dropped)))
+        })
     }
 
-    /// Returns the time when R will have grown by `bytes`, if nothing holds it back and a worker that `starves` or does
-    /// not calls then; later than `now`.
-    pub(super) fn time_of(&self, bytes: u64, now: Nanos, starves: bool) -> Nanos {
+    /// Returns the time when R will have grown by `bytes`, if nothing holds it back and a worker calls then; later than
+    /// `now`.
+    pub(super) fn time_of(&self, bytes: u64, now: Nanos) -> Nanos {
         let last = Nanos(self.clock.last.load(Ordering::Relaxed));
-        let time = self.rate.time_for_bytes(bytes).max(Nanos(tick(starves)));
+        let time = self.rate.time_for_bytes(bytes).max(Nanos(self.tick));
         last.saturating_add(time).max(now.saturating_add(Nanos(1)))
     }
 
@@ -143,13 +169,12 @@ impl Pace {
     pub(super) fn advance(&self, now: Nanos, starves: bool) {
         let clock = &self.clock;
         let since = |last: &AtomicU64| now.0.saturating_sub(last.load(Ordering::Relaxed));
-        let tick = tick(starves);
-        if since(&clock.last) < tick || clock.busy.swap(true, Ordering::Acquire) {
+        if since(&clock.last) < self.tick || clock.busy.swap(true, Ordering::Acquire) {
             return;
         }
         // Another may have moved it just now.
         let elapsed = since(&clock.last);
-        if elapsed >= tick {
+        if elapsed >= self.tick {
             clock.last.fetch_max(now.0, Ordering::Relaxed);
             self.grow(elapsed, starves);
         }

@@ -154,6 +154,12 @@ impl Ring {
         self.len += 1;
     }
 
+    /// Returns the first leaf that is ready; [`NIL`] if none is.
+    #[inline(always)]
+    pub(super) const fn first(&self) -> u32 {
+        self.head
+    }
+
     /// Takes the first leaf that is ready. There is one.
     pub(super) fn pop(&mut self, leaves: &[Own]) -> u32 {
         let leaf = self.head;

@@ -2,6 +2,7 @@
 
 use std::vec::Vec;
 
+use super::atomics::{AtomicU64, Ordering};
 use super::*;
 use crate::contract::{Amount, BatchEnd, ClassConfig, DropReason, Packet, QueueKind, Rate, Scheduler, Share};
 

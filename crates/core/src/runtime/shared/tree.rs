@@ -133,7 +133,7 @@ impl Classes {
         let beyond = (root.pending - units(self.pace.mark)) >> BITS;
         if beyond > 0 {
             root.pending -= beyond << BITS;
-            self.pace.drop_credit(beyond as u64);
+            self.pace.drop_credit(0, beyond as u64);
         }
     }
 

@@ -37,6 +37,11 @@
 //! A packet that comes while nothing else is queued is not put into the queues of a tree with lists only and without ceilings
 //! and latency-critical leaves. If it is still alone when it leaves, tags and clocks move as if it had been there.
 //!
+//! # Classes that come and go
+//!
+//! A change of the classes keeps the state of those that stay, in one pass over the classes (`hvt/adopt.rs`). A single
+//! leaf is added or removed without it: [`Hvt::add_leaf`].
+//!
 //! # Cost per packet
 //!
 //! At each level, as many comparisons as siblings have different weights; in a wheel, half octaves of them, 63 at most. A
@@ -71,16 +76,19 @@ use crate::contract::{
 };
 use crate::queue::{LeafQueue, PacketSlab};
 
+mod adopt;
 mod bounds;
 mod ceilings;
 #[cfg(feature = "invariants")]
 mod check;
 mod lateness;
+mod leaving;
 mod list;
 mod place;
 mod queues;
 mod reweigh;
 mod scale;
+mod single;
 #[cfg(test)]
 mod tests;
 mod urgent;
@@ -91,6 +99,7 @@ use lateness::Lateness;
 use list::Entry;
 use place::{LEAF, Place, State};
 use queues::Queues;
+pub use single::SingleError;
 use urgent::Urgent;
 
 /// Registry entry of `hvt`.
@@ -248,6 +257,11 @@ impl Node {
     const fn era(&self) -> u32 {
         self.high << (u64::BITS - ERA) | (self.v >> ERA) as u32
     }
+
+    /// Returns the clock with its upper bits.
+    const fn clock(&self) -> u128 {
+        (self.high as u128) << u64::BITS | self.v as u128
+    }
 }
 
 /// The scheduler.
@@ -257,16 +271,20 @@ pub struct Hvt {
     slab: PacketSlab,
     /// The leaf of the packet in transmission, if that was its last; [`NIL`] if not.
     last: u32,
+    /// The first id of a leaf that was removed; [`NIL`] if none. The next one is in its tag.
+    spare: u32,
     /// The leaf of the only packet, which is not in the queues of the classes above it; [`NIL`] if none.
     alone: u32,
     /// True if the tree has no wheels, and is plain: a packet may be alone.
     has_lists: bool,
     /// True if the tree also has a FIFO: batches may have runs.
     has_runs: bool,
+    /// True if a leaf is a FIFO.
+    has_fifos: bool,
     ceilings: Ceilings,
     urgent: Urgent,
     now: Nanos,
-    /// True if no class has a ceiling, and no leaf is latency-critical.
+    /// True if no class has a ceiling, no leaf is latency-critical, and no child that is gone counts.
     is_plain: bool,
     /// True if the link has started anew, and no class was in its queue since.
     is_anew: bool,
@@ -278,27 +296,50 @@ impl Hvt {
     /// # Errors
     /// Fails if there is not enough memory.
     pub fn new(tree: &Hierarchy) -> Result<Self, OutOfMemory> {
-        let mut slab = PacketSlab::for_tree(tree)?;
+        Self::build(tree, 0)
+    }
+
+    /// Makes a scheduler for `tree`, with room for as many more leaves as `room`.
+    fn build(tree: &Hierarchy, room: usize) -> Result<Self, OutOfMemory> {
+        let mut slab = PacketSlab::for_classes(tree, room)?;
         let lateness = Lateness::new(tree)?;
-        let queues = Queues::new(tree, &mut slab, &lateness)?;
-        let ceilings = Ceilings::new(tree, |class| queues.child_of(class))?;
+        let queues = Queues::new(tree, &mut slab, &lateness, room)?;
+        let ceilings = Ceilings::new(tree, room, |class| queues.child_of(class))?;
         let urgent = Urgent::new(tree, |leaf| lateness.contract(leaf))?;
-        let is_plain = ceilings.is_empty() && !urgent.is_for_any();
-        let has_lists = is_plain && queues.groups.is_empty();
-        let has_runs = has_lists && tree.leaves().iter().any(|leaf| queues.leaves[leaf.index()].queue.is_fifo());
-        Ok(Self {
+        let has_fifos = tree.leaves().iter().any(|leaf| queues.leaves[leaf.index()].queue.is_fifo());
+        let mut hvt = Self {
             queues,
             slab,
             last: NIL,
+            spare: NIL,
             alone: NIL,
-            has_lists,
-            has_runs,
+            has_lists: false,
+            has_runs: false,
+            has_fifos,
             ceilings,
             urgent,
             now: Nanos::ZERO,
-            is_plain,
+            is_plain: false,
             is_anew: true,
-        })
+        };
+        hvt.choose_path();
+        Ok(hvt)
+    }
+
+    /// Decides which of the shorter paths packets may take.
+    fn choose_path(&mut self) {
+        self.is_plain = self.ceilings.is_empty() && !self.urgent.is_for_any() && self.queues.leaving.is_empty();
+        self.has_lists = self.is_plain && self.queues.groups.is_empty();
+        self.has_runs = self.has_lists && self.has_fifos;
+    }
+
+    /// No longer counts children that are gone, where that is due.
+    #[cold]
+    fn let_go(&mut self) {
+        self.queues.let_go();
+        if self.queues.leaving.is_empty() {
+            self.choose_path();
+        }
     }
 
     fn memory(tree: &Hierarchy) -> u64 {
@@ -447,6 +488,9 @@ impl Hvt {
             self.queues.settle(last | LEAF, false);
         }
         self.begin_anew(last != NIL);
+        if !self.queues.leaving.is_empty() {
+            self.let_go();
+        }
         if self.ceilings.next().is_some_and(|at| at <= self.now) {
             self.release();
         }
@@ -727,6 +771,7 @@ impl Scheduler for Hvt {
         (self.last, self.alone, self.is_anew) = (NIL, NIL, true);
         self.ceilings.reset();
         self.urgent.reset();
+        self.choose_path();
     }
 
     fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
@@ -768,6 +813,16 @@ impl Scheduler for Hvt {
         self.ceilings.retune(&with.ceilings, self.now);
         self.queues.reweigh(&mut with.queues);
         true
+    }
+
+    fn adopt(
+        &mut self,
+        now: Nanos,
+        with: &mut dyn Any,
+        survivors: &[Option<ClassId>],
+        drops: &mut dyn DropSink,
+    ) -> bool {
+        same_kind::<Self>(with).is_some_and(|with| self.change(now, with, survivors, drops))
     }
 
     fn is_expedited(&self, class: ClassId) -> bool {

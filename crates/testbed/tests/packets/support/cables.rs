@@ -46,7 +46,7 @@ pub(crate) const CORES: &str = "FAIRLINK_TEST_CORES";
 /// The cores of each gateway of this test.
 pub(crate) fn cores() -> Cores {
     match std::env::var(CORES).map(|cores| cores.parse().expect("a number of cores")) {
-        Ok(count) => Cores { count, split: Split::Hub },
+        Ok(count) => Cores::new(count, Split::Hub),
         Err(_) => Cores::ONE,
     }
 }

@@ -11,7 +11,8 @@
 use alloc::boxed::Box;
 
 use super::NIL;
-use crate::contract::{ClassId, Hierarchy, Nanos, OutOfMemory};
+use super::place::LEAF;
+use crate::contract::{ClassConfig, ClassId, Hierarchy, Nanos, OutOfMemory};
 use crate::parts::{
     bucket::Bucket,
     heap::Heap,
@@ -32,8 +33,12 @@ struct Limiter {
 #[derive(Debug)]
 pub(super) struct Ceilings {
     limiters: Stack<Limiter>,
+    /// Classes with a ceiling.
+    count: usize,
     /// By class: the nearest ceiling at it or above it. Empty if there are none.
     nearest: Box<[u32]>,
+    /// The first limiter of a class that was removed; [`NIL`] if none. The next one is above it.
+    spare: u32,
     /// Ceilings in debt, by when they are out of it; equal times by their numbers.
     waits: Heap,
 }
@@ -48,16 +53,16 @@ fn count(tree: &Hierarchy) -> usize {
 /// L (2.6 k + 1) bytes on level k (docs/hvt.md), and its tokens reach no more. The rest is for ceilings above it, which take
 /// less than another packet's time each.
 fn depth(tree: &Hierarchy, class: ClassId) -> u64 {
-    u64::from(tree.link().max_packet) * (4 * tree.depth(class) as u64 + 1)
+    u64::from(tree.link().max_packet) * Ceilings::packets_of(tree.depth(class))
 }
 
 impl Ceilings {
-    /// Makes those of `tree`. `child` names a class as its parent knows it.
-    pub(super) fn new(tree: &Hierarchy, child: impl Fn(ClassId) -> u32) -> Result<Self, OutOfMemory> {
+    /// Makes those of `tree`, and room for those of `room` more leaves. `child` names a class as its parent knows it.
+    pub(super) fn new(tree: &Hierarchy, room: usize, child: impl Fn(ClassId) -> u32) -> Result<Self, OutOfMemory> {
         let count = count(tree);
-        let mut limiters = Stack::with_room(count)?;
-        let mut nearest = filled(if count > 0 { tree.len() } else { 0 }, NIL)?;
-        let waits = Heap::new(count)?;
+        let mut limiters = Stack::with_room(count + room)?;
+        let mut nearest = filled(if count + room > 0 { tree.len() + room } else { 0 }, NIL)?;
+        let waits = Heap::new(count + room)?;
         for class in tree.classes().filter(|_| count > 0) {
             let above = nearest[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
             let config = tree.config(class);
@@ -68,7 +73,47 @@ impl Ceilings {
                 limiters.push(Limiter { bucket: Bucket::new(ceiling, depth), child: child(class), above });
             }
         }
-        Ok(Self { limiters, nearest, waits })
+        Ok(Self { limiters, count, nearest, spare: NIL, waits })
+    }
+
+    /// Largest packets in the bucket of a class on level `depth`, where the tree sets none; see [`depth`].
+    pub(super) const fn packets_of(depth: usize) -> u64 {
+        4 * depth as u64 + 1
+    }
+
+    /// Returns true if there is room for one more.
+    pub(super) fn has_room(&self) -> bool {
+        self.spare != NIL || !self.limiters.is_full()
+    }
+
+    /// Adds a leaf of `parent`, and its ceiling if it has one. `depth` is that of its bucket, where `config` sets none.
+    pub(super) fn add(&mut self, (leaf, parent): (u32, ClassId), config: &ClassConfig, depth: u64) {
+        let Some(&above) = self.nearest.get(parent.index()) else { return };
+        self.nearest[leaf as usize] = above;
+        let Some(ceiling) = config.ceiling else { return };
+        let bucket = Bucket::new(ceiling, config.ceiling_burst.unwrap_or(depth));
+        let limiter = Limiter { bucket, child: leaf | LEAF, above };
+        self.nearest[leaf as usize] = if self.spare == NIL {
+            self.limiters.push(limiter);
+            self.limiters.len() as u32 - 1
+        } else {
+            let place = &mut self.limiters[self.spare as usize];
+            let id = self.spare;
+            self.spare = core::mem::replace(place, limiter).above;
+            id
+        };
+        self.count += 1;
+    }
+
+    /// Removes a class, and its ceiling if it has one.
+    pub(super) fn remove(&mut self, class: ClassId, child: u32) {
+        let Some(nearest) = self.nearest.get_mut(class.index()) else { return };
+        let id = core::mem::replace(nearest, NIL);
+        let Some(limiter) = self.limiters.get_mut(id as usize).filter(|limiter| limiter.child == child) else { return };
+        (limiter.child, limiter.above) = (NIL, self.spare);
+        self.spare = id;
+        self.waits.remove(id);
+        self.count -= 1;
     }
 
     /// Bytes that those of `tree` take.
@@ -82,7 +127,7 @@ impl Ceilings {
     /// Returns true if there are none.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.nearest.is_empty()
+        self.count == 0
     }
 
     /// Charges the ceilings at and above `leaf` for a packet of `len` bytes, and calls `blocked` with each class whose bucket
@@ -142,6 +187,31 @@ impl Ceilings {
                 self.waits.set(id, u128::from(at.0) << u32::BITS | u128::from(id));
             }
         }
+    }
+
+    /// Takes the debts and the credits of `old`, with the rates and depths of these from `now` on. `heir` returns the
+    /// class that a child is, as its parent knows it and as the tree does.
+    pub(super) fn take_over(&mut self, old: &Self, now: Nanos, heir: impl Fn(u32) -> Option<(u32, ClassId)>) {
+        for (id, limiter) in (0u32..).zip(old.limiters.iter()) {
+            let Some((child, class)) = heir(limiter.child) else { continue };
+            let at = self.nearest.get(class.index()).copied().unwrap_or(NIL);
+            let Some(own) = self.limiters.get_mut(at as usize).filter(|own| own.child == child) else { continue };
+            let mut bucket = limiter.bucket;
+            bucket.retune(now, &own.bucket);
+            own.bucket = bucket;
+            if let Some(key) = old.waits.key(id) {
+                // A class that is due keeps its turn.
+                let was = (key >> u32::BITS) as u64;
+                let ready = if was > now.0 { bucket.ready_at().0 } else { was };
+                self.waits.set(at, u128::from(ready) << u32::BITS | u128::from(at));
+            }
+        }
+    }
+
+    /// Calls `visit` with each class whose bucket is in debt, as its parent knows it.
+    pub(super) fn for_each_waiting(&self, mut visit: impl FnMut(u32)) {
+        let waiting = (0u32..).zip(self.limiters.iter()).filter(|&(id, _)| self.waits.contains(id));
+        waiting.for_each(|(_, limiter)| visit(limiter.child));
     }
 
     pub(super) fn reset(&mut self) {

@@ -77,7 +77,7 @@ fn standing(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
 fn tag(hvt: &Hvt, child: u32, member: Member) -> Result<(), String> {
     let node = &hvt.queues.nodes[member.place.parent() as usize];
     let distance = member.distance(hvt.queues.max_packet);
-    let packet = node.rate * hvt.queues.max_packet;
+    let packet = hvt.queues.sums[member.place.parent() as usize].least * hvt.queues.max_packet;
     let (most, width) = if node.is_wheel {
         let entry = Queues::entry(node, &hvt.queues.entries, member.place.group());
         let group = &hvt.queues.groups[entry.base as usize];

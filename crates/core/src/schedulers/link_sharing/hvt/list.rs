@@ -78,6 +78,45 @@ impl Entry {
         self.free = self.head;
     }
 
+    /// Gets a place for one more child: that at `free`, the first of others, or a new one.
+    pub(super) fn grow(&mut self, items: &mut Stack<Item>, free: &mut u32) {
+        let place = if *free == NIL {
+            items.push(Item { tag: 0, child: NIL, next: NIL });
+            items.len() as u32 - 1
+        } else {
+            core::mem::replace(free, items[*free as usize].next)
+        };
+        items[place as usize].next = self.free;
+        self.free = place;
+    }
+
+    /// Gives the place of a child that is gone back to the places at `free`.
+    pub(super) fn shrink(&mut self, items: &mut [Item], free: &mut u32) {
+        let place = self.free;
+        self.free = core::mem::replace(&mut items[place as usize].next, *free);
+        *free = place;
+    }
+
+    /// Takes `child` out of a list. Returns false if it was the only one.
+    pub(super) fn take(&mut self, items: &mut [Item], child: u32) -> bool {
+        if self.first == child {
+            return self.take_first(items);
+        }
+        let mut before = self.head;
+        loop {
+            let place = items[before as usize].next;
+            if items[place as usize].child == child {
+                items[before as usize].next = core::mem::replace(&mut items[place as usize].next, self.free);
+                self.free = place;
+                if place == self.end {
+                    (self.end, self.last) = (before, items[before as usize].tag);
+                }
+                return true;
+            }
+            before = place;
+        }
+    }
+
     /// Puts `child`, with the tag `tag`, into a free place, before the place `next`. Returns the place.
     #[inline(always)]
     fn fill(&mut self, items: &mut [Item], (tag, child): (u64, u32), next: u32) -> u32 {

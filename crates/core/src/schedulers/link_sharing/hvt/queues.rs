@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::lateness::Lateness;
+use super::leaving::{Leaving, Sum};
 use super::list::{Entry, Item};
 use super::place::{LEAF, Place, State};
 use super::scale::{Scale, parents};
@@ -31,6 +32,11 @@ pub(super) struct Queues {
     pub(super) groups: Stack<Group>,
     /// By inner class, 2 to this power is more than a child's tag is ahead.
     pub(super) reaches: Box<[u8]>,
+    /// By inner class.
+    pub(super) sums: Stack<Sum>,
+    pub(super) leaving: Leaving,
+    /// The first free place for a child of a list that is not one of a list; [`NIL`] if none.
+    pub(super) free_item: u32,
     pub(super) max_packet: u64,
     /// True if the tree is large enough for prefetching.
     pub(super) looks_ahead: bool,
@@ -39,11 +45,16 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Makes all classes of `tree`, with their queues of packets in `slab`.
+    /// Makes all classes of `tree`, with their queues of packets in `slab`, and room for as many more leaves as `room`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
-    pub(super) fn new(tree: &Hierarchy, slab: &mut PacketSlab, lateness: &Lateness) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(
+        tree: &Hierarchy,
+        slab: &mut PacketSlab,
+        lateness: &Lateness,
+        room: usize,
+    ) -> Result<Self, OutOfMemory> {
         let inner = tree.len() - tree.leaves().len();
         let max_packet = u64::from(tree.link().max_packet);
         // How much room they take.
@@ -60,17 +71,20 @@ impl Queues {
             }
         }
         let mut queues = Self {
-            leaves: Stack::with_room(tree.len())?,
+            leaves: Stack::with_room(tree.len() + room)?,
             nodes: Stack::with_room(inner)?,
             entries: Stack::with_room(entries)?,
-            items: Stack::with_room(items)?,
+            items: Stack::with_room(items + room)?,
             groups: Stack::with_room(groups)?,
             reaches: filled(inner, 0)?,
+            sums: Stack::with_room(inner)?,
+            leaving: Leaving::with_room(inner)?,
+            free_item: NIL,
             max_packet,
             looks_ahead: tree.len() >= LOOK_AHEAD_FROM,
             is_critical: urgent::leaves(tree).next().is_some(),
         };
-        // Urgent packets may take a tag ahead by their bursts, too.
+        // Urgent packets may take a tag ahead by their bursts, too: this counts where no bound is known.
         let bursts: u64 = urgent::leaves(tree).map(|leaf| urgent::burst(tree, leaf)).sum();
         let more = (1 + 8 * bursts / max_packet.max(1)).ilog2();
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
@@ -82,10 +96,12 @@ impl Queues {
             queues.leaves.push(Leaf { queue: slab.queue_for(tree, class), member });
             if !tree.is_leaf(class) {
                 queues.nodes.push(Node::EMPTY);
+                queues.sums.push(Sum::of_class(class));
             }
         }
         for (number, class) in (0..).zip(parents(tree)) {
             let distance = queues.add_children(tree, class, (number, lateness.room(class)))?;
+            let more = if lateness.late(class).is_none() { more } else { 0 };
             let reach = (distance.max(1).ilog2() + 2 + more).max(lateness.reach(class).max(1).ilog2() + 1);
             queues.reaches[number as usize] = reach.min(ERA + 2) as u8;
         }
@@ -101,6 +117,8 @@ impl Queues {
     ) -> Result<u64, OutOfMemory> {
         let (scale, largest) = (Scale::new(tree, class)?, self.max_packet);
         let (children, groups) = (tree.children(class), scale.groups(largest, late));
+        self.sums[number as usize].set(&scale);
+        self.sums[number as usize].groups = groups.most().len() as u32;
         let node = &mut self.nodes[number as usize];
         (node.rate, node.entries) = (scale.rate, self.entries.len() as u32);
         node.is_wheel = children.len() > SCANNED;
@@ -145,6 +163,7 @@ impl Queues {
             + bytes_of::<Node>(inner)
             + queues
             + bytes_of::<u8>(inner)
+            + bytes_of::<(Sum, u32)>(inner)
             + bytes_of::<u64>(most)
             + virtual_time::memory_of_weights(most)
     }
@@ -171,6 +190,7 @@ impl Queues {
             node.member.place.clear(Place::OWES);
         }
         self.groups.iter_mut().for_each(|group| group.full = 0);
+        self.let_all_go();
     }
 }
 
@@ -230,7 +250,7 @@ impl Queues {
 
     /// Puts `child`, whose link is [`NIL`], into the wheel of its parent.
     #[inline(never)]
-    fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
+    pub(super) fn put_in_wheel(&mut self, child: u32, tag: u64, place: Place) {
         let Self { nodes, entries, groups, .. } = self;
         let node = &mut nodes[place.parent() as usize];
         node.on |= 1 << place.group();
@@ -430,7 +450,7 @@ impl Queues {
 
     /// Called when `child` is backlogged and blocked: classes above it that were idle wait for it.
     #[cold]
-    fn wait(&mut self, mut child: u32) {
+    pub(super) fn wait(&mut self, mut child: u32) {
         loop {
             let place = self.member(child).place;
             if !matches!(place.state(), State::Off | State::Held) {

@@ -38,7 +38,8 @@ impl Queues {
         let nodes = |queues: &Self, at: usize| queues.nodes[at].member;
         // A class counts no waiting children before it is used: 1 marks those whose children have other tags.
         for at in 0..self.nodes.len() {
-            with.nodes[at].waiting = u32::from(self.nodes[at].rate != with.nodes[at].rate);
+            let (mine, theirs) = (&self.sums[at], &with.sums[at]);
+            with.nodes[at].waiting = u32::from((mine.bits, mine.weight) != (theirs.bits, theirs.weight));
         }
         for at in 0..self.leaves.len() {
             mark(with, leaves(self, at), leaves(with, at));
@@ -54,7 +55,15 @@ impl Queues {
         for (mine, theirs) in self.nodes.iter_mut().zip(with.nodes.iter_mut()) {
             swap(&mut mine.entries, &mut theirs.entries);
             swap(&mut mine.list, &mut theirs.list);
-            swap(&mut mine.rate, &mut theirs.rate);
+            // Where nothing changes, children that are gone may count.
+            if theirs.waiting > 0 {
+                swap(&mut mine.rate, &mut theirs.rate);
+            }
+        }
+        for at in 0..self.nodes.len() {
+            if with.nodes[at].waiting > 0 {
+                self.sums[at].retune(&with.sums[at]);
+            }
         }
         for at in 0..self.leaves.len() {
             if !leaves(self, at).place.is_any(Place::INNER) {
@@ -76,19 +85,13 @@ impl Queues {
     /// Returns `member` with the weight and the group of `with`, if its parent is marked in `was`.
     fn converted(&self, was: &Self, mut member: Member, with: Member) -> Member {
         let at = member.place.parent() as usize;
-        let (node, before) = (&self.nodes[at], &was.nodes[at]);
-        if before.waiting == 0 {
+        if was.nodes[at].waiting == 0 {
             return member;
         }
-        let tag = if member.place.state() == State::Queued { member.tag } else { member.lifted(node, 1 << ERA) };
-        let ahead = (tag.wrapping_sub(node.v) as i64).max(0) as u64;
-        // As after a largest packet.
-        let most = (with.inverse - node.rate) * self.max_packet;
-        let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
-        let tag = node.v.wrapping_add(ahead.min(most.into()) as u64);
-        let link = if member.place.state() == State::Queued { member.link } else { node.era() };
+        let Member { tag, inverse, link, .. } =
+            converted(&self.nodes[at], &was.nodes[at], self.max_packet, member, with);
         member.place.set_group(with.place);
-        Member { tag, inverse: with.inverse, link, ..member }
+        Member { tag, inverse, link, ..member }
     }
 
     /// Takes the queue that inner class `at` had.
@@ -146,6 +149,19 @@ impl Queues {
             child = next;
         }
     }
+}
+
+/// Returns `with`, a child of `node`, with the tag of `member`, which it was while the parent was `before`. The clock
+/// is the same.
+pub(super) fn converted(node: &Node, before: &Node, max_packet: u64, member: Member, with: Member) -> Member {
+    let is_queued = member.place.state() == State::Queued;
+    let tag = if is_queued { member.tag } else { member.lifted(node, 1 << ERA) };
+    let ahead = (tag.wrapping_sub(node.v) as i64).max(0) as u64;
+    // As after a largest packet.
+    let most = (with.inverse - node.rate) * max_packet;
+    let ahead = u128::from(ahead) * u128::from(node.rate) / u128::from(before.rate.max(1));
+    let tag = node.v.wrapping_add(ahead.min(most.into()) as u64);
+    Member { tag, link: if is_queued { member.link } else { node.era() }, ..with }
 }
 
 /// Marks the parent of a member in `with` if its weight changes.

@@ -9,9 +9,9 @@ use crate::parts::memory::slice;
 use crate::parts::virtual_time;
 
 /// A distance is at most 2 to this power.
-const REACH: u32 = 60;
+pub(super) const REACH: u32 = 60;
 /// Bits of the virtual time of a byte: at least, and at most.
-const LEAST_BITS: u32 = 16;
+pub(super) const LEAST_BITS: u32 = 16;
 const MOST_BITS: u32 = 24;
 
 /// Returns the classes with children.
@@ -19,9 +19,20 @@ pub(super) fn parents(tree: &Hierarchy) -> impl Iterator<Item = ClassId> {
     core::iter::once(ClassId::ROOT).chain(tree.classes()).filter(|&class| !tree.is_leaf(class))
 }
 
+/// Returns v, the virtual time of a byte in units of 2^-`bits`, rounded down, for children of `weight` in all.
+pub(super) fn rate(bits: u32, weight: u64) -> u64 {
+    ((1u128 << bits) / u128::from(weight.max(1))) as u64
+}
+
 /// The units of the children of one class.
 #[derive(Debug)]
 pub(super) struct Scale {
+    /// k: 2 to this power units are a byte per weight.
+    pub(super) bits: u32,
+    /// W: the sum of all weights.
+    pub(super) weight: u64,
+    /// True if weights are smaller than those of the tree, so that they fit.
+    pub(super) is_scaled: bool,
     /// v: virtual time of a byte, rounded down.
     pub(super) rate: u64,
     /// inv: advance of a tag by a byte, rounded up, by child.
@@ -46,9 +57,13 @@ impl Scale {
         }
         let (all, whole) = (weights.iter().sum::<u64>(), whole(&weights));
         let fits = ((1u128 << REACH) / largest * u128::from(smallest)).max(1).ilog2();
-        let units = 1u128 << fits.min(whole + MOST_BITS);
+        let bits = fits.min(whole + MOST_BITS);
+        let units = 1u128 << bits;
         Ok(Self {
-            rate: (units / u128::from(all.max(1))) as u64,
+            bits,
+            weight: all,
+            is_scaled: tree.children_weight(class) > 1 << 40,
+            rate: rate(bits, all),
             inverse: slice(weights.len(), |at| units.div_ceil(u128::from(weights[at])) as u64)?,
         })
     }

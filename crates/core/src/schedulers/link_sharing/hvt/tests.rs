@@ -6,7 +6,9 @@ use super::*;
 use crate::contract::{ClassConfig, LinkConfig, Rate};
 use crate::test_link::{L_MAX, LINK, NS_PER_BYTE, flat, invariants, never, weighted};
 
+mod changes;
 mod model;
+mod singles;
 
 use model::{Model, Next};
 

@@ -22,7 +22,7 @@ const MOST_GROUPS: usize = 63;
 const ROOT_OF_TWO: u64 = 0xb504_f333_f9de_6484;
 
 /// Number of the half octave of `distance`, which is not 0.
-fn key(distance: u64) -> u32 {
+pub(super) fn key(distance: u64) -> u32 {
     let octave = distance.ilog2();
     2 * octave + u32::from(distance > ROOT_OF_TWO >> (63 - octave))
 }
@@ -84,6 +84,21 @@ impl Group {
         let bit = self.full.trailing_zeros();
         self.full &= self.full.wrapping_sub(1);
         self.slots.get(bit as usize).map(|slot| slot.first)
+    }
+
+    /// Returns the start and the first child of each slot that is not empty, in their order. `first` is the start of
+    /// the first.
+    pub(super) fn firsts_from(&self, first: u64) -> impl Iterator<Item = (u64, u32)> {
+        let ahead = move |bit: u32| u64::from(bit.wrapping_sub(self.bit(first)) % SLOTS) << self.shift;
+        self.firsts_from_slot_of(first).map(move |(bit, child)| (first.wrapping_add(ahead(bit)), child))
+    }
+
+    /// Returns the slots that are not empty, that of `tag` first, with their first children.
+    pub(super) fn firsts_from_slot_of(&self, tag: u64) -> impl Iterator<Item = (u32, u32)> {
+        let first = self.bit(tag);
+        let full = self.full;
+        let bits = (first..first + SLOTS).map(|bit| bit % SLOTS).filter(move |bit| full >> bit & 1 != 0);
+        bits.map(|bit| (bit, self.slots[bit as usize].first))
     }
 
     /// Returns the first child of each slot that is not empty, in the order of the slots' numbers, with that number.
@@ -213,6 +228,28 @@ pub(super) fn append(group: &mut Group, entry: &mut Entry, (child, tag, v): (u32
 #[inline(always)]
 pub(super) fn first(group: &Group, entry: &Entry) -> u32 {
     group.slots[group.bit(entry.start) as usize].first
+}
+
+/// Takes out `child`, which is behind `before` in the slot `bit`, and before `next`.
+pub(super) fn take_behind(group: &mut Group, bit: u32, (before, child): (u32, u32), next: u32) {
+    let slot = &mut group.slots[bit as usize];
+    debug_assert!(next != NIL || slot.last == child);
+    if next == NIL {
+        slot.last = before;
+    }
+}
+
+/// Takes out the first child of the slot `bit`, behind which `next` is the next one. Returns true if others are left in
+/// the group.
+pub(super) fn take_from(group: &mut Group, entry: &mut Entry, bit: u32, next: u32) -> bool {
+    if bit == group.bit(entry.start) {
+        return take_first(group, entry, next);
+    }
+    group.slots[bit as usize].first = next;
+    if next == NIL {
+        group.full &= !(1 << bit);
+    }
+    true
 }
 
 /// Takes out the first child of `group`, behind which `next` is the next one. Returns true if others are left.

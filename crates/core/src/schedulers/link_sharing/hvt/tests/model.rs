@@ -3,8 +3,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::super::Hvt;
 use super::super::lateness::Lateness;
+use super::super::{Hvt, scale};
 use crate::contract::{ClassId, Hierarchy, Nanos};
 
 /// Result of a dequeue.
@@ -52,6 +52,8 @@ struct Class {
     rate: i128,
     reach: i128,
     v: i128,
+    /// Weights of children that are gone, until the clock is at the second.
+    gone: (i128, i128),
     tag: i128,
     owes: i128,
     /// In the queue of its parent, since this count.
@@ -76,6 +78,8 @@ pub(super) struct Model {
     urgent: VecDeque<usize>,
     last: Option<usize>,
     puts: u64,
+    /// Inner classes, with their rates, that no longer count what is gone from the next dequeue on.
+    let_go: Vec<(usize, i128)>,
 }
 
 const ROOT: usize = 0;
@@ -98,6 +102,7 @@ impl Model {
                 rate: node.map_or(0, |node| node.rate.into()),
                 reach: reach.unwrap_or(0),
                 v: 0,
+                gone: (0, 0),
                 tag: 0,
                 owes: 0,
                 queued: None,
@@ -114,7 +119,20 @@ impl Model {
         };
         let classes = (0..tree.len()).map(class).collect();
         let leaves = (0..tree.len()).map(|index| tree.is_leaf(ClassId(index as u32))).collect();
-        Self { classes, leaves, largest: largest.into(), urgent: VecDeque::new(), last: None, puts: 0 }
+        Self {
+            classes,
+            leaves,
+            largest: largest.into(),
+            urgent: VecDeque::new(),
+            last: None,
+            puts: 0,
+            let_go: Vec::new(),
+        }
+    }
+
+    /// Starts all clocks at `v`.
+    pub(super) fn begin_at(&mut self, v: u128) {
+        self.classes.iter_mut().for_each(|class| class.v = v as i128);
     }
 
     fn children(&self, class: usize) -> impl Iterator<Item = usize> {
@@ -211,6 +229,11 @@ impl Model {
         }
         if !self.is_any_queued(ROOT) {
             self.start_anew(ROOT);
+        }
+        for (class, rate) in core::mem::take(&mut self.let_go) {
+            let own = &mut self.classes[class];
+            assert!(own.gone.0 > 0 && own.v >= own.gone.1, "{class} forgets a child too early");
+            (own.rate, own.gone) = (rate, (0, 0));
         }
         self.release(now);
         if let Some((leaf, id)) = self.send_urgent(now) {
@@ -340,6 +363,202 @@ impl Model {
         if self.has_turns(leaf) && self.classes[leaf].queued.is_none() && !self.classes[leaf].waiting {
             self.rise(leaf);
         }
+    }
+
+    /// Takes the rates that the classes of `hvt` have after a dequeue that is still to come here.
+    pub(super) fn follow_rates(&mut self, tree: &Hierarchy, hvt: &Hvt) {
+        for class in scale::parents(tree).map(ClassId::index) {
+            let rate = i128::from(hvt.queues.nodes[hvt.queues.child_of(ClassId(class as u32)) as usize].rate);
+            if rate != self.classes[class].rate {
+                self.let_go.push((class, rate));
+            }
+        }
+    }
+
+    /// Forgets everything but the time.
+    pub(super) fn purge(&mut self, tree: &Hierarchy, hvt: &Hvt) {
+        let tokens: Vec<Option<Tokens>> = self.classes.iter().map(|class| class.ceiling.clone()).collect();
+        *self = Self::new(tree, hvt);
+        for (class, was) in self.classes.iter_mut().zip(tokens) {
+            if let (Some(tokens), Some(was)) = (&mut class.ceiling, was) {
+                tokens.at = was.at;
+            }
+        }
+    }
+
+    /// Returns by class of `after` the inner class of `before` that it was: a leaf that stays keeps its parents, the
+    /// first one decides.
+    fn twins(before: &Hierarchy, after: &Hierarchy, survivors: &[Option<ClassId>]) -> Vec<Option<usize>> {
+        let mut twins = alloc::vec![None; after.len()];
+        twins[ROOT] = Some(ROOT);
+        let mut offers: Vec<(usize, usize)> = Vec::new();
+        for old in before.leaves() {
+            if let Some(new) = survivors[old.index()] {
+                offers.push((before.parent(*old).unwrap().index(), after.parent(new).unwrap().index()));
+            }
+        }
+        let take = |twins: &mut Vec<Option<usize>>, (old, new): (usize, usize)| {
+            if old != ROOT && new != ROOT && twins[new].is_none() && !twins.contains(&Some(old)) {
+                twins[new] = Some(old);
+            }
+        };
+        offers.into_iter().for_each(|offer| take(&mut twins, offer));
+        for new in after.classes().rev().filter(|&class| !after.is_leaf(class)) {
+            if let Some(old) = twins[new.index()] {
+                let parent = before.parent(ClassId(old as u32)).unwrap().index();
+                take(&mut twins, (parent, after.parent(new).unwrap().index()));
+            }
+        }
+        twins
+    }
+
+    /// Changes the classes, as docs/hvt.md says. Takes the units from `hvt`, which has changed. Returns the packets
+    /// that are dropped.
+    pub(super) fn change(
+        &mut self,
+        now: Nanos,
+        (before, after): (&Hierarchy, &Hierarchy),
+        survivors: &[Option<ClassId>],
+        hvt: &Hvt,
+    ) -> Vec<u64> {
+        let mut twins = Self::twins(before, after, survivors);
+        for (old, new) in survivors.iter().enumerate() {
+            if let Some(new) = new {
+                twins[new.index()] = Some(old);
+            }
+        }
+        let heir = |old: usize| twins.iter().position(|&twin| twin == Some(old));
+        let is_in_place = |new: usize| {
+            let parents = twins[new].map(|old| (self.classes[old].parent, after.parent(ClassId(new as u32))));
+            parents.is_some_and(|(old, parent)| twins[parent.unwrap().index()] == Some(old))
+        };
+        if let Some(last) = self.last {
+            let path = core::iter::successors(Some(last), |&class| Some(self.classes[class].parent));
+            let stays = path.take_while(|&class| class != ROOT).all(|class| heir(class).is_some_and(is_in_place));
+            if !stays {
+                self.last = None;
+                self.settle(last);
+                if !self.is_any_queued(ROOT) {
+                    self.start_anew(ROOT);
+                }
+            }
+        }
+        let scale = |tree: &Hierarchy, class: usize| scale::Scale::new(tree, ClassId(class as u32)).unwrap();
+        let mut new = Self::new(after, hvt);
+        new.puts = self.puts;
+        let mut dropped = Vec::new();
+        for old in before.leaves().iter().filter(|old| survivors[old.index()].is_none()) {
+            dropped.extend(self.classes[old.index()].packets.drain(..).map(|(_, id)| id));
+        }
+        let heir = |old: usize| twins.iter().position(|&twin| twin == Some(old));
+        let is_in_place = |new: usize| {
+            let parents = twins[new].map(|old| (self.classes[old].parent, after.parent(ClassId(new as u32))));
+            parents.is_some_and(|(old, parent)| twins[parent.unwrap().index()] == Some(old))
+        };
+        let mut sums = Vec::new();
+        for parent in scale::parents(after).map(ClassId::index) {
+            let Some(twin) = twins[parent] else { continue };
+            new.classes[parent].v = self.classes[twin].v;
+            let (units, was) = (scale(after, parent), scale(before, twin));
+            let mut children: Vec<usize> = new.children(parent).filter(|&child| is_in_place(child)).collect();
+            let restarts = units.bits != was.bits
+                || children
+                    .iter()
+                    .any(|&child| new.classes[child].inverse != self.classes[twins[child].unwrap()].inverse);
+            // Those with equal tags from now on leave in the order that they had.
+            children.sort_by_key(|&child| {
+                let old = &self.classes[twins[child].unwrap()];
+                (old.inverse, old.tag, old.queued)
+            });
+            for &child in &children {
+                let (v, old_rate) = (self.classes[twin].v, self.classes[twin].rate);
+                let old = &self.classes[twins[child].unwrap()];
+                let own = &mut new.classes[child];
+                (own.tag, own.queued, own.waiting, own.held) = (old.tag, old.queued, old.waiting, old.held);
+                if restarts {
+                    let most = (own.inverse - i128::from(units.rate)) * self.largest;
+                    let ahead = (old.tag - v).max(0) * i128::from(units.rate) / old_rate;
+                    own.tag = v + ahead.min(most);
+                    new.puts += 1;
+                    own.queued = old.queued.map(|_| new.puts);
+                }
+            }
+            let mut gone = (0, 0);
+            for old in self.children(twin).filter(|&old| !restarts && !heir(old).is_some_and(is_in_place)) {
+                let Class { tag, inverse, .. } = self.classes[old];
+                if tag > self.classes[twin].v {
+                    gone = (gone.0 + ((1i128 << units.bits) + inverse - 1) / inverse, gone.1.max(tag));
+                }
+            }
+            sums.push((parent, units, gone, if restarts { (0, 0) } else { self.classes[twin].gone }));
+        }
+        for (class, own) in new.classes.iter_mut().enumerate().skip(1) {
+            let Some(old) = twins[class].map(|old| &self.classes[old]) else { continue };
+            own.packets = old.packets.clone();
+            if let (Some(mine), Some(theirs)) = (&mut own.ceiling, &old.ceiling) {
+                let mut tokens = theirs.clone();
+                tokens.refill(now);
+                (tokens.rate, tokens.depth) = (mine.rate, mine.depth);
+                tokens.level = tokens.level.min(tokens.depth);
+                *mine = tokens;
+                own.blocked = old.blocked;
+            }
+        }
+        for class in 1..new.classes.len() {
+            let parent = new.classes[class].parent;
+            if !is_in_place(class) {
+                new.classes[class].tag = new.classes[parent].v;
+            }
+        }
+        new.last = self.last.map(|last| survivors[last].unwrap().index());
+        for class in (1..new.classes.len()).rev().filter(|&class| !after.is_leaf(ClassId(class as u32))) {
+            let ready = new.is_any_queued(class);
+            let held = new.children(class).any(|child| new.classes[child].held);
+            let waiting = new.is_any_waiting(class);
+            let was = new.classes[class].clone();
+            if was.queued.is_some() && !ready && !held {
+                new.start_anew(class);
+            }
+            let own = &mut new.classes[class];
+            own.queued = was.queued.filter(|_| ready);
+            own.waiting = was.waiting && (ready || waiting);
+            own.held = (was.held || was.queued.is_some() || was.waiting) && !ready && held && !own.waiting;
+            own.waiting |= was.queued.is_some() && !ready && !held && waiting;
+        }
+        let leaves = (1..new.classes.len()).filter(|&class| new.leaves[class]);
+        let nodes = (1..new.classes.len()).rev().filter(|&class| !new.leaves[class]);
+        for class in leaves.chain(nodes).collect::<Vec<_>>() {
+            let own = &new.classes[class];
+            let ready = if new.leaves[class] { !own.packets.is_empty() } else { new.is_any_queued(class) };
+            let is_off = own.queued.is_none() && !own.waiting && !own.held;
+            if ready && (is_off || own.waiting && !own.blocked) {
+                new.rise(class);
+            } else if is_off && new.is_any_waiting(class) {
+                new.wait(class);
+            }
+        }
+        if new.last.is_none() && !new.is_any_queued(ROOT) {
+            new.start_anew(ROOT);
+        }
+        for (parent, units, gone, before) in sums {
+            // What the clock has reached may count for longer than it has to.
+            let all = (gone.0 + before.0, gone.1.max(before.1));
+            let own = &mut new.classes[parent];
+            let counted = [all, gone, (0, 0)]
+                .into_iter()
+                .find(|counted| (1i128 << units.bits) / (i128::from(units.weight) + counted.0) == own.rate);
+            own.gone = counted.expect("a sum of weights");
+            let forgotten = if own.gone == all {
+                0
+            } else if own.gone == gone {
+                before.1
+            } else {
+                all.1
+            };
+            assert!(forgotten <= own.v, "class {parent} forgets a child too early");
+        }
+        *self = new;
+        dropped
     }
 
     fn choose(&mut self) -> Option<usize> {
