@@ -1127,10 +1127,13 @@ class Nearest(View):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SimDocument(View):
-    """The content of the document `sim`.
+    """The document of simulations.
 
     Attributes:
+        runs: The runs, scheduler by scheduler and seed by seed.
+        differences: Differences of schedulers, run by run. Absent without several runs of several schedulers.
         expectations: Absent if the scenario has no expectations.
+        summary: Means of several runs of each scheduler, with confidence intervals. Absent if each ran once.
     """
 
     runs: list[RunDocument]
