@@ -369,12 +369,13 @@ class Tree:
         gso: Time | None = None,
         cores: int | None = None,
         split: str | None = None,
+        hubs: int | None = None,
         default: str | None = None,
         buffer: int | str | None = None,
         when_full: str | None = None,
         rounds: str | None = None,
         memory: Size | None = None,
-        transmit_queue: int | str | Mapping[str, Any] | None = None,
+        transmit_queue: int | str | None = None,
         transmit_priority: bool | None = None,
     ) -> None:
         """Begins a link of `rate` in bit/s. The others are the keys of `[link]` (docs/link-files.md)."""

@@ -54,6 +54,7 @@ class Result(Tabular, Generic[V]):
         return hash(self.json)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The packets of a simulation stay where they are: they may be larger than all else together.
         return type(self), (self.json,)
 
     def __repr__(self) -> str:
@@ -292,10 +293,6 @@ class Sim(_OfLink["documents.SimDocument"]):
             [row for row in self.table(name) if row["class"] in leaves] for name in ("windows", "phases")
         )
         return over_time(windows) if windows else phases(whole)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Packets stay where they are: they may be larger than all else together.
-        return type(self), (self.json,)
 
     def _repr_html_(self) -> str:
         return "".join(class_table(run["link"], []) for run in self.document["runs"])

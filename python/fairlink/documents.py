@@ -584,6 +584,9 @@ class OnCores(View):
         pass_s: Longest time between two passes of a core, in seconds.
         notes: Conditions, and reasons for absent numbers.
         classes: By class, in the order of the file. Empty where there are no such bounds.
+        hub_keeps_up_from_bytes: Mean length of packets, in accounted bytes, from which one hub keeps up with
+            the full link. Absent if the time of a packet was not given, and where no hub is compared.
+        hubs: Number of hubs, if several share the link.
         interface_bytes: Most bytes in the network interface. Absent if nothing bounds it.
         ring_delay_s: The time that these packets take, in seconds. Absent if the time of a packet was not
             given.
@@ -598,6 +601,8 @@ class OnCores(View):
     pass_s: float
     notes: list[str]
     classes: list[ClassOnCores] | None = None
+    hub_keeps_up_from_bytes: int | None = None
+    hubs: int | None = None
     interface_bytes: int | None = None
     ring_delay_s: float | None = None
     ring_packets: int | None = None

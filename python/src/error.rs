@@ -17,7 +17,7 @@ impl Failed {
     }
 
     /// Texts and arguments are sound, and the computation failed.
-    pub(crate) fn failed(message: impl ToString) -> Self {
+    pub(crate) fn because(message: impl ToString) -> Self {
         Self(Refused::Failed(message.to_string()))
     }
 }

@@ -153,7 +153,7 @@ impl Simulation {
             let peer = link.map(|peer| format!("{peer}:")).unwrap_or_default();
             let own = |name: &String| name.strip_prefix(peer.as_str()).unwrap_or(name).to_owned();
             let names: Vec<String> = run.names(place).iter().map(own).collect();
-            recording.trace(&names).map_err(Failed::failed)
+            recording.trace(&names).map_err(Failed::because)
         });
         Ok(made?)
     }

@@ -301,7 +301,7 @@ impl Trace {
 
     /// The schema, by the Arrow PyCapsule interface.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(Failed::failed)?;
+        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(Failed::because)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
