@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _engine
@@ -102,6 +103,7 @@ class Sweep:
             Incomplete: A worker, a file or the engine failed. What is done stays: call `run` again with the same `out`.
             KeyboardInterrupt: After Ctrl-C. What is done stays.
         """
+        _known(on)
         temporary = None
         if out is None:
             temporary = tempfile.TemporaryDirectory(prefix="fairlink-campaign-")
@@ -118,6 +120,12 @@ class Sweep:
     def __repr__(self) -> str:
         keys = [*self._over, *(["scheduler"] if self._schedulers else [])]
         return f"<Sweep of {self._scenario._source.name!r} over {', '.join(keys) or 'nothing'}>"
+
+
+def _known(on: Engine) -> None:
+    """Refuses what is no engine."""
+    if on not in ("threads", "ray") and not (hasattr(on, "submit") and hasattr(on, "scheduler_info")):
+        raise TypeError(f'on: "threads", "ray" or a client of Dask is needed, not {on!r}')
 
 
 @lru_cache(maxsize=8)
@@ -155,6 +163,7 @@ class Campaign:
 
     def run(self, *, on: Engine = "threads", workers: int | None = None, progress: Progress = None) -> Campaign:
         """Makes the simulations that are missing, as `Sweep.run`."""
+        _known(on)
         self._work(on, workers or os.cpu_count() or 1, progress)
         return self
 
@@ -189,9 +198,7 @@ class Campaign:
             return self._by_threads(workers, missing)
         if on == "ray":
             return self._by_ray(workers, missing)
-        if hasattr(on, "submit") and hasattr(on, "scheduler_info"):
-            return self._by_dask(on, missing)
-        raise TypeError(f'on: "threads", "ray" or a client of Dask is needed, not {on!r}')
+        return self._by_dask(on, missing)
 
     def _by_threads(self, workers: int, missing: list[int]) -> Iterator[int]:
         self._engine.stop(False)
@@ -229,7 +236,7 @@ class Campaign:
             parts[future.key] = part
             running.add(future)
 
-        for part, _ in zip(left, range(workers * AHEAD)):
+        for part in islice(left, workers * AHEAD):
             submit(part)
         try:
             for future in running:
@@ -378,8 +385,8 @@ class Campaign:
 
     def to_duckdb(self) -> duckdb.DuckDBPyRelation:
         """Returns the files as a relation of DuckDB, which reads what a query needs."""
-        module = need("duckdb", "duckdb", "to_duckdb()")
-        return module.from_arrow(self.dataset())
+        found: duckdb.DuckDBPyRelation = need("duckdb", "duckdb", "to_duckdb()").from_arrow(self.dataset())
+        return found
 
     def failures(self) -> list[dict[str, Any]]:
         """Returns a row for each simulation that failed, with `job`, the values of the swept keys, and `error`."""

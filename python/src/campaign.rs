@@ -35,7 +35,7 @@ fn raised(error: CampaignError) -> PyErr {
         },
         CampaignError::None { .. } => PyFileNotFoundError::new_err(text),
         CampaignError::Other { .. } | CampaignError::Manifest { .. } | CampaignError::Stopped => {
-            Failed::failed(text).into()
+            Failed::from(fairlink_api::Refused::Failed(text)).into()
         }
     }
 }
