@@ -166,8 +166,9 @@ fn one_worker_and_two_in_turn_keep_the_contract() {
     }
 }
 
-/// A worker with packets and without credit sends in one of its next calls, at the same time, if less than half of
-/// `mark` stands in the interface. So no packet waits beside a link that is about to stand still.
+/// A worker has packets and no credit, and less than half of `mark` stands in the interface. It sends in one of its next
+/// calls, of which each may move R again after the time in which the link carries a 128th of `mark`. But for 0.2 % of the
+/// time it does so before the link has carried what stands there: no packet waits beside a link that stands still.
 #[test]
 fn a_worker_with_packets_sends_while_the_interface_has_little() {
     let link = LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap());
@@ -182,6 +183,7 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
     let mut workers = [shared.worker().unwrap(), shared.worker().unwrap()];
     // A little more comes than the link carries.
     let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    let (step, mut idle) = (link.rate.time_for_bytes(config.mark / 128), Nanos::ZERO);
     let (mut now, mut random, mut starved) = (Nanos(1), 1u64, 0);
     let mut out = Vec::with_capacity(64);
     for handle in 0..200_000 {
@@ -198,15 +200,25 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
             let _ = worker.dequeue_batch(now, 64, u64::MAX, &mut out, &mut drops);
             (out.drain(..).count(), worker.backlog().packets)
         };
-        let (sent, left) = sends(now);
+        let (mut sent, left) = sends(now);
         if left > 0 && sent < 64 && shared.unsent() < config.mark / 2 {
             starved += 1;
-            // Each call moves R by more than half of `mark`, of which the least leaf gets a twelfth.
-            let calls = (1..20).find(|_| sends(now).0 > 0);
-            assert!(calls.is_some(), "{left} packets wait at {now}, with {} B in the interface", shared.unsent());
+            let (began, stands) = (now, link.rate.time_for_bytes(shared.unsent()));
+            // Each moves R by more than half of `mark`, of which the least leaf gets a twelfth.
+            for _ in 1..20 {
+                now = now.saturating_add(step);
+                sent = sends(now).0;
+                if sent > 0 {
+                    break;
+                }
+            }
+            assert!(sent > 0, "{left} packets wait from {began} to {now}");
+            idle = idle + now.saturating_sub(began).saturating_sub(stands);
         }
     }
     assert!(starved > 50, "{starved} times");
+    println!("{starved} times, idle for {idle} of {now}");
+    assert!(idle.0 * 1000 <= now.0 * 2, "the link stood still for {idle} of {now}");
 }
 
 /// A leaf that comes and goes, in a class of its own, beside one whose packets are the whole room of each call. It

@@ -151,11 +151,17 @@ impl Pace {
         })
     }
 
-    /// Returns the time when R will have grown by `bytes`, if nothing holds it back and a worker calls then; later than
-    /// `now`.
-    pub(super) fn time_of(&self, bytes: u64, now: Nanos) -> Nanos {
+    /// Returns the least time between two moves of R in ns: less for a worker that starves, so that the link does not stand
+    /// still while it waits.
+    const fn tick(&self, starves: bool) -> u64 {
+        if starves { self.tick / 8 } else { self.tick }
+    }
+
+    /// Returns the time when R will have grown by `bytes`, if nothing holds it back and a worker that `starves` or does not
+    /// calls then; later than `now`.
+    pub(super) fn time_of(&self, bytes: u64, now: Nanos, starves: bool) -> Nanos {
         let last = Nanos(self.clock.last.load(Ordering::Relaxed));
-        let time = self.rate.time_for_bytes(bytes).max(Nanos(self.tick));
+        let time = self.rate.time_for_bytes(bytes).max(Nanos(self.tick(starves)));
         last.saturating_add(time).max(now.saturating_add(Nanos(1)))
     }
 
@@ -169,12 +175,13 @@ impl Pace {
     pub(super) fn advance(&self, now: Nanos, starves: bool) {
         let clock = &self.clock;
         let since = |last: &AtomicU64| now.0.saturating_sub(last.load(Ordering::Relaxed));
-        if since(&clock.last) < self.tick || clock.busy.swap(true, Ordering::Acquire) {
+        let tick = self.tick(starves);
+        if since(&clock.last) < tick || clock.busy.swap(true, Ordering::Acquire) {
             return;
         }
         // Another may have moved it just now.
         let elapsed = since(&clock.last);
-        if elapsed >= self.tick {
+        if elapsed >= tick {
             clock.last.fetch_max(now.0, Ordering::Relaxed);
             self.grow(elapsed, starves);
         }

@@ -296,7 +296,11 @@ impl Passes {
             }
         }
         let soon = call.now.saturating_add(SHORTLY);
-        let at = if wait == u64::MAX { call.at } else { tree.classes.pace.time_of(wait, call.now).min(call.at) };
+        let at = if wait == u64::MAX {
+            call.at
+        } else {
+            tree.classes.pace.time_of(wait, call.now, self.starves).min(call.at)
+        };
         let is_unknown = wait == u64::MAX && call.at == Nanos::MAX;
         let at = if call.busy || is_unknown { at.min(soon) } else { at };
         at.max(call.now.saturating_add(Nanos(1)))

@@ -157,7 +157,7 @@ impl Member {
     }
 
     /// Returns the distance of a deadline from a start tag.
-    #[cfg(any(test, feature = "invariants"))]
+    #[cfg(feature = "invariants")]
     #[inline(always)]
     const fn distance(&self, max_packet: u64) -> u64 {
         self.inverse * max_packet

@@ -85,8 +85,8 @@ impl Queues {
             is_critical: urgent::leaves(tree).next().is_some(),
         };
         // Urgent packets may take a tag ahead by their bursts, too: this counts where no bound is known.
-        let bursts: u64 = urgent::leaves(tree).map(|leaf| urgent::burst(tree, leaf)).sum();
-        let more = (1 + 8 * bursts / max_packet.max(1)).ilog2();
+        let bursts: u128 = urgent::leaves(tree).map(|leaf| u128::from(urgent::burst(tree, leaf))).sum();
+        let more = (1 + 8 * bursts / u128::from(max_packet.max(1))).ilog2();
         for class in core::iter::once(ClassId::ROOT).chain(tree.classes()) {
             pause(class.index());
             // Until an inner class has its node, its number is the link.
