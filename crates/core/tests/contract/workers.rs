@@ -213,7 +213,7 @@ fn a_worker_with_packets_sends_while_the_interface_has_little() {
                 }
             }
             assert!(sent > 0, "{left} packets wait from {began} to {now}");
-            idle = idle + now.saturating_sub(began).saturating_sub(stands);
+            idle += now.saturating_sub(began).saturating_sub(stands);
         }
     }
     assert!(starved > 50, "{starved} times");
