@@ -98,7 +98,8 @@ impl Siblings<'_> {
             return Some(0);
         }
         let rate = u128::from(self.tree.link().rate.bps());
-        let contracts = u128::from(child.burst) * PARTS + (u128::from(child.rate) * self.wait * PARTS).div_ceil(rate);
+        let waits = u128::from(child.rate).checked_mul(self.wait)?.checked_mul(PARTS)?;
+        let contracts = u128::from(child.burst) * PARTS + waits.div_ceil(rate);
         Some(contracts + times(own.lag?, self.part(child, own.share))?).filter(|&ahead| ahead <= MOST)
     }
 
@@ -211,7 +212,7 @@ impl Lateness {
             let Class { rate, burst, has_others, .. } = classes[class.index()];
             let parent = &mut classes[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
             parent.rate += rate;
-            parent.burst += burst;
+            parent.burst = parent.burst.saturating_add(burst);
             parent.has_others |= has_others;
         }
         let waits = self.wait(tree) - u128::from(self.classes[ClassId::ROOT.index()].burst);

@@ -52,6 +52,18 @@ fn a_heavy_class_waits_for_no_round_of_light_ones() {
 }
 
 #[test]
+fn bursts_of_latency_critical_leaves_may_have_any_size() {
+    let urgent = |burst| ClassConfig { latency_critical: true, burst: Some(burst), ..weighted(1) };
+    for bursts in [[u64::MAX, 1], [u64::MAX, u64::MAX], [1 << 40, u64::MAX / 2]] {
+        let mut hvt = Hvt::new(&flat(bursts.map(urgent).into_iter().chain([weighted(1)]))).unwrap();
+        for class in [3, 2, 1, 3] {
+            hvt.enqueue(Nanos::ZERO, packet(class, 1500, 0), &mut never);
+        }
+        assert_eq!(drain(&mut hvt).len(), 4);
+    }
+}
+
+#[test]
 fn a_class_keeps_its_lag_while_its_last_packet_is_in_transmission() {
     // A class of short packets that always has the next one before the last has left is backlogged all the time.
     let mut hvt = Hvt::new(&flat([weighted(1), weighted(9)])).unwrap();

@@ -49,10 +49,13 @@ pub(super) struct Urgent {
     owed: Box<[u64]>,
 }
 
+/// Largest burst of a latency-critical leaf in bytes, 2^40; a larger one counts as this. No queue holds as much.
+const MOST_BURST: u64 = 1 << 40;
+
 /// Returns sigma of the latency-critical leaf `class`, in bytes.
 pub(super) fn burst(tree: &Hierarchy, class: ClassId) -> u64 {
     let largest = u64::from(tree.link().max_packet);
-    tree.config(class).burst.map_or(largest, u64::from)
+    tree.config(class).burst.unwrap_or(largest).min(MOST_BURST)
 }
 
 /// Returns true for a latency-critical leaf. One whose rate when all are busy is below 1 bit/s is as any other.
