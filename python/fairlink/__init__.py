@@ -17,9 +17,10 @@ from ._engine import VERSION as __version__
 from ._campaigns import Campaign, Sweep, sweep
 from ._engine import Demand
 from ._errors import Incomplete, MissingExtra, Refused
-from ._link import ClassInfo, Link, Tree, import_config, schedulers
-from ._results import Check, Diff, Explanation, Fluid, Import, Result, Schedulers, Sim
-from ._scenario import Scenario, Simulation, Trace, simulate
+from ._link import ClassInfo, Import, Link, Tree, import_config, schedulers
+from ._results import Check, Diff, Explanation, Fluid, Result, Schedulers, Sim
+from ._scenario import Scenario, Simulation, simulate
+from ._trace import Trace
 
 __all__ = [
     "Campaign",

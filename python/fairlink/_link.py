@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from . import _engine, _toml
-from ._display import class_table
+from . import _engine, _toml, documents
+from ._display import class_table, html_table
 from ._engine import Demand
 from ._errors import Refused, problems_of
-from ._results import Check, Diff, Explanation, Fluid, Import, Schedulers
+from ._results import Check, Diff, Explanation, Fluid, Result, Schedulers
 from ._sources import Path, Sourced, text_or_file
+from ._tables import Row, flat
 from .documents import ProblemReport
 
 Rate: TypeAlias = "float | str"
@@ -271,6 +272,52 @@ class Link(Sourced):
         except Refused:
             found = self.fluid()
         return class_table(found.document["link"], found.problems)
+
+
+class Import(Result["documents.ImportDocument"]):
+    """Links made of another tool's configuration: `fairlink import --json`."""
+
+    _kind = documents.ImportDocument
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """The links by their names."""
+        links: dict[str, Link] = {}
+        for file in self.view.files:
+            links[file.name.removesuffix(".toml")] = Link.from_toml(file.text, name=file.name)
+        for link in links.values():
+            link.imported = self
+        return links
+
+    @property
+    def kept(self) -> list[str]:
+        """Settings kept unchanged, in words."""
+        return self.view.kept
+
+    @property
+    def changed(self) -> list[ProblemReport]:
+        """Settings that changed in meaning, at their places."""
+        return self.view.changed
+
+    @property
+    def left_out(self) -> list[ProblemReport]:
+        """Settings that were not translated, at their places."""
+        return self.view.left_out
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return ("links", "notes")
+
+    def table(self, name: str | None = None) -> list[Row]:
+        if self._chosen(name) == "links":
+            return [flat(link) for link in self.document["links"]]
+        changed, left_out = self.document["changed"], self.document["left_out"]
+        return [{"outcome": "changed", **note} for note in changed] + [
+            {"outcome": "left out", **note} for note in left_out
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table(self.table()) + html_table(self.table("notes"))
 
 
 def _only(made: Import) -> Link:

@@ -16,10 +16,10 @@ from .documents import ClassReport, LinkReport, ProblemReport
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ._link import Link
-    from ._scenario import Trace
+    from ._trace import Trace
 
 V = TypeVar("V")
+S = TypeVar("S", "documents.CheckDocument", "documents.FluidDocument")
 
 
 class Result(Tabular, Generic[V]):
@@ -106,35 +106,8 @@ def class_row(row: dict[str, Any]) -> Row:
     return {"class": row["name"], **{key: value for key, value in flat(row).items() if key != "name"}}
 
 
-class Check(_OfLink["documents.CheckDocument"]):
-    """Bounds that a scheduler promises: `fairlink check --json`."""
-
-    _kind = documents.CheckDocument
-
-    @property
-    def link(self) -> LinkReport:
-        """The link with its bounds; `link.notes` gives the reasons for absent numbers."""
-        return self.view.link
-
-    @property
-    def problems(self) -> list[ProblemReport]:
-        """Warnings."""
-        return self.view.problems
-
-    def plot(self) -> Figure:
-        """Draws the shares while all classes are busy, guarantees and ceilings."""
-        from ._plots import shares
-
-        return shares(self.document["link"])
-
-    def _repr_html_(self) -> str:
-        return class_table(self.document["link"], self.view.problems)
-
-
-class Fluid(_OfLink["documents.FluidDocument"]):
-    """Rates in the long run for a demand: `fairlink fluid --json`."""
-
-    _kind = documents.FluidDocument
+class _Shares(_OfLink[S]):
+    """A link with its classes, their shares or rates, and warnings."""
 
     @property
     def link(self) -> LinkReport:
@@ -142,23 +115,35 @@ class Fluid(_OfLink["documents.FluidDocument"]):
         return self.view.link
 
     @property
-    def rule(self) -> str:
-        """The rule: a scheduler, or `max-min fairness`."""
-        return self.view.rule
-
-    @property
     def problems(self) -> list[ProblemReport]:
         """Warnings."""
         return self.view.problems
 
     def plot(self) -> Figure:
-        """Draws the rate of each class beside its request."""
+        """Draws the classes: shares while all are busy, guarantees and ceilings, or rates beside requests."""
         from ._plots import shares
 
         return shares(self.document["link"])
 
     def _repr_html_(self) -> str:
         return class_table(self.document["link"], self.view.problems)
+
+
+class Check(_Shares["documents.CheckDocument"]):
+    """Bounds that a scheduler promises: `fairlink check --json`."""
+
+    _kind = documents.CheckDocument
+
+
+class Fluid(_Shares["documents.FluidDocument"]):
+    """Rates in the long run for a demand: `fairlink fluid --json`."""
+
+    _kind = documents.FluidDocument
+
+    @property
+    def rule(self) -> str:
+        """The rule: a scheduler, or `max-min fairness`."""
+        return self.view.rule
 
 
 class Explanation(Result["documents.ExplainDocument"]):
@@ -296,54 +281,6 @@ class Sim(_OfLink["documents.SimDocument"]):
 
     def _repr_html_(self) -> str:
         return "".join(class_table(run["link"], []) for run in self.document["runs"])
-
-
-class Import(Result["documents.ImportDocument"]):
-    """Links made of another tool's configuration: `fairlink import --json`."""
-
-    _kind = documents.ImportDocument
-
-    @property
-    def links(self) -> dict[str, Link]:
-        """The links by their names."""
-        from ._link import Link
-
-        links: dict[str, Link] = {}
-        for file in self.view.files:
-            links[file.name.removesuffix(".toml")] = Link.from_toml(file.text, name=file.name)
-        for link in links.values():
-            link.imported = self
-        return links
-
-    @property
-    def kept(self) -> list[str]:
-        """Settings kept unchanged, in words."""
-        return self.view.kept
-
-    @property
-    def changed(self) -> list[ProblemReport]:
-        """Settings that changed in meaning, at their places."""
-        return self.view.changed
-
-    @property
-    def left_out(self) -> list[ProblemReport]:
-        """Settings that were not translated, at their places."""
-        return self.view.left_out
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return ("links", "notes")
-
-    def table(self, name: str | None = None) -> list[Row]:
-        if self._chosen(name) == "links":
-            return [flat(link) for link in self.document["links"]]
-        changed, left_out = self.document["changed"], self.document["left_out"]
-        return [{"outcome": "changed", **note} for note in changed] + [
-            {"outcome": "left out", **note} for note in left_out
-        ]
-
-    def _repr_html_(self) -> str:
-        return html_table(self.table()) + html_table(self.table("notes"))
 
 
 class Schedulers(Result["documents.SchedulersDocument"]):

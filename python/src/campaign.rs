@@ -41,8 +41,8 @@ fn raised(error: CampaignError) -> PyErr {
 }
 
 fn format_of(name: &str) -> Result<Format, Failed> {
-    let found = Format::ALL.into_iter().find(|format| format.name() == name);
-    found.ok_or_else(|| Failed::argument("format", format!("{name:?} is not one of csv, parquet")))
+    let known = || Format::ALL.map(Format::name).join(", ");
+    Format::named(name).ok_or_else(|| Failed::argument("format", format!("{name:?} is not one of {}", known())))
 }
 
 #[pymethods]

@@ -1,4 +1,4 @@
-"""Campaigns: the same rows whichever engine makes them, whatever happens meanwhile."""
+"""Campaigns: rows do not depend on the engine that makes them, nor on interruptions."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ pub enum CampaignError {
     Other {
         /// The directory.
         dir: PathBuf,
-        /// What differs.
+        /// The difference.
         what: &'static str,
     },
     /// The directory has no campaign.
@@ -77,7 +77,7 @@ fn failed<'a>(path: &'a Path, what: &'static str) -> impl FnOnce(io::Error) -> C
     move |source| CampaignError::File { path: path.to_owned(), what, source }
 }
 
-/// What a campaign is. It has all that a process on another machine needs, besides recordings that the scenario names.
+/// Description of a campaign. A process on another machine needs nothing else but the recordings that the scenario names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -178,7 +178,7 @@ impl Directory {
             }
         }
         let manifest = read(&path)?;
-        let expected = Manifest { jobs_per_part: manifest.jobs_per_part, ..describe_with(&campaign, format, 1) };
+        let expected = describe_with(&campaign, format, manifest.jobs_per_part);
         let differs = [
             (manifest.version != expected.version, "files of another version of fairlink"),
             (manifest.text != expected.text, "another scenario"),

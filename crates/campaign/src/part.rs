@@ -41,6 +41,12 @@ impl Format {
         }
     }
 
+    /// Finds the format with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
     /// Writes rows to a new file at `path`.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ impl Campaign {
         self.template.with(&[])
     }
 
-    /// What makes the campaign: the name of the scenario, and what is swept.
+    /// Name of the scenario.
     #[must_use]
     pub fn name(&self) -> &str {
         self.template.name()

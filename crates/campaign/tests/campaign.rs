@@ -1,4 +1,4 @@
-//! Campaigns: the same rows whoever writes them, whatever happens meanwhile.
+//! Campaigns: rows do not depend on the process that writes them, nor on interruptions.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -67,7 +67,7 @@ fn whole(dir: &Path) -> Whole {
 }
 
 #[test]
-fn the_digest_is_the_same_whoever_writes_which_part_and_in_which_format() {
+fn the_digest_depends_neither_on_shares_nor_on_threads_nor_on_the_format() {
     let root = tempfile::tempdir().unwrap();
     let mut digests = Vec::new();
     for (number, (format, jobs, shares, threads)) in [

@@ -11,6 +11,8 @@ pub mod hub;
 pub mod hubs;
 pub(crate) mod metered;
 pub mod pool;
+#[cfg(all(test, feature = "shared", any(feature = "hub", not(any(loom, shuttle)))))]
+mod random;
 pub(crate) mod reconfigure;
 pub mod registry;
 #[cfg(feature = "shared")]

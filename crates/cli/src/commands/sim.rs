@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Make a campaign in the directory of --out: a file of results for each range of runs, written by this process and any
     /// others with other shares, such as 1/4. The same command goes on where it stopped. Without limit on --runs and --sweep
     /// but 10,000,000 runs.
-    #[arg(long, value_name = "I/N", value_parser = campaign::shard, requires = "out", conflicts_with_all =
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, requires = "out", conflicts_with_all =
         ["link", "warmup", "window", "metrics", "width", "trace", "lenient", "cores", "splits", "lag", "all", "class"])]
     shard: Option<Shard>,
     /// Format of the files of a campaign: csv or parquet [default: csv].

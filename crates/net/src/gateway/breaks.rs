@@ -217,7 +217,7 @@ impl Gateway {
                 Ports::open_xdp(&self.config, interfaces, (fit, self.choice.modes), with, self.early.as_ref(), notes)
             }
             Ok(_) => Err(WhyNot::Unfit("an interface has longer frames or more receive queues than before".to_owned())),
-            Err(why) => Err(WhyNot::Unfit(why.0)),
+            Err(why) => Err(why.into()),
         };
         match opened {
             Ok(ports) => Ok(ports),

@@ -233,7 +233,7 @@ impl Opened {
     ) -> Result<Self, WhyNot> {
         let unfit = |error: OpenError| WhyNot::Unfit(error.to_string());
         let workers = config.workers();
-        let fit = Fit::of(interfaces, config.reverse, workers).map_err(|error| WhyNot::Unfit(error.0))?;
+        let fit = Fit::of(interfaces, config.reverse, workers)?;
         let footprint = Footprint::of_af_xdp(&fit).with_workers(workers);
         let needs = Needs::for_config(config, footprint).map_err(unfit)?;
         // The whole pool is registered with the kernel, and registered memory cannot grow.

@@ -60,15 +60,9 @@ impl From<CampaignError> for CliError {
     }
 }
 
-/// Parses `--shard`.
-pub(super) fn shard(text: &str) -> Result<Shard, String> {
-    Shard::parse(text)
-}
-
 /// Parses `--format`.
 pub(super) fn format(text: &str) -> Result<Format, String> {
-    let known = || Format::ALL.map(Format::name).join(" or ");
-    Format::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| format!("write {}", known()))
+    Format::named(text).ok_or_else(|| format!("write {}", Format::ALL.map(Format::name).join(" or ")))
 }
 
 /// Does a share of the campaign, and prints how far all of it is.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Plan;
-use crate::contract::{OutOfMemory, Packet};
+use crate::contract::{ClassId, OutOfMemory, Packet};
 use crate::parts::memory::slice;
 use crate::runtime::hub::{Consumer, NOTE, Producer};
 
@@ -45,7 +45,8 @@ impl Receiver {
     #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
         self.poll();
-        // The hub drops a packet of a class that is none.
+        // The hub drops a packet of a class that is none, or of the link; a packet is never taken for a note.
+        let packet = if packet.class == NOTE { Packet { class: ClassId::ROOT, ..packet } } else { packet };
         let top = self.plan.top(packet.class);
         if top.is_some() && top == self.unnoted {
             return Err(packet);

@@ -9,45 +9,24 @@ use std::vec::Vec;
 
 use super::*;
 use crate::contract::{ClassConfig, DropReason, LinkConfig, Nanos, QueueKind, QueueLimits, Rate, Share, flow_bits};
+use crate::runtime::random::Random;
 use crate::runtime::shared::SharedConfig;
 
 mod balance;
 mod shares;
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD134_2543_DE82_EF95);
-        (0..8).for_each(|_| _ = random.below(2));
-        random
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)) * limit as u128) >> 64) as usize
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
-
 /// A random tree of up to three levels, with two to six classes directly below the link, some of which are leaves.
 fn random_tree(random: &mut Random, queue: Option<QueueKind>) -> Hierarchy {
     let mut tree = Hierarchy::builder(LinkConfig::new(Rate::from_bps(1_000_000_000).unwrap()));
     let mut add = |random: &mut Random, parent| {
-        let share = Some(Share::Weight(1 + random.below(9) as u64));
+        let share = Some(Share::Weight(1 + random.place(9) as u64));
         let limits = QueueLimits { packets: if random.one_in(4) { 5 } else { 1000 }, ..QueueLimits::default() };
         let queue = queue.unwrap_or_default();
         tree.add(parent, ClassConfig { share, limits, queue, ..ClassConfig::default() }).unwrap()
     };
-    for _ in 0..2 + random.below(5) {
+    for _ in 0..2 + random.place(5) {
         let top = add(random, ClassId::ROOT);
-        for _ in 0..random.below(4) {
+        for _ in 0..random.place(4) {
             let class = add(random, top);
             if random.one_in(3) {
                 (0..2).for_each(|_| _ = add(random, class));
@@ -110,44 +89,44 @@ fn run(seed: u64, queue: Option<QueueKind>) -> (u64, u64, u64) {
     let (leaves, tops) = (tree.leaves().to_vec(), tree.children(ClassId::ROOT).to_vec());
     let shared = SharedTree::new(tree, SharedConfig { mark: 6000, credit: 20_000, stored: 9000, ahead: 3000 }).unwrap();
     let config = HubsConfig {
-        hubs: 1 + random.below(4),
-        receivers: 1 + random.below(3),
-        transmitters: 1 + random.below(3),
-        ring: 1 + random.below(40),
-        held: if random.one_in(3) { random.below(10) } else { 1 << 15 },
+        hubs: 1 + random.place(4),
+        receivers: 1 + random.place(3),
+        transmitters: 1 + random.place(3),
+        ring: 1 + random.place(40),
+        held: if random.one_in(3) { random.place(10) } else { 1 << 15 },
     };
     let (mut parts, dropped) = parts(&shared, config);
     let mut model = Model { flows: leaves.iter().chain(&leaves).map(|&leaf| (leaf, 0, None)).collect(), left: 0 };
     let mut out = Vec::with_capacity(16);
     let (mut now, mut busy) = (Nanos::ZERO, 0);
-    let load = 1 + random.below(12);
+    let load = 1 + random.place(12);
     let push = |random: &mut Random, parts: &mut Parts, model: &mut Model| {
-        let flow = random.below(model.flows.len());
+        let flow = random.place(model.flows.len());
         let (class, pushed, _) = &mut model.flows[flow];
         let receiver = &mut parts.receivers[flow % config.receivers];
         let handle = flow_bits(flow as u32) | u64::from(*pushed);
-        match receiver.push(Packet { handle, len: 64 + random.below(1437) as u32, class: *class }) {
+        match receiver.push(Packet { handle, len: 64 + random.place(1437) as u32, class: *class }) {
             Ok(()) => *pushed += 1,
             Err(back) => assert_eq!(back.handle, handle),
         }
     };
     for _ in 0..4000 {
-        now = now.saturating_add(Nanos(random.below(9000) as u64));
-        match random.below(8) {
+        now = now.saturating_add(Nanos(random.place(9000) as u64));
+        match random.place(8) {
             0..=2 => (0..load).for_each(|_| push(random, &mut parts, &mut model)),
-            3..=5 => _ = parts.hubs[random.below(config.hubs)].turn(now),
+            3..=5 => _ = parts.hubs[random.place(config.hubs)].turn(now),
             6 => {
-                parts.transmitters[random.below(config.transmitters)].take(&mut out);
+                parts.transmitters[random.place(config.transmitters)].take(&mut out);
                 model.see(&mut out);
             }
             _ if random.one_in(3) => {
-                let (class, hub) = (tops[random.below(tops.len())], random.below(config.hubs));
+                let (class, hub) = (tops[random.place(tops.len())], random.place(config.hubs));
                 let was = parts.balancer.is_moving();
                 let result = parts.balancer.start(class, hub);
                 assert_eq!(result, if was { Err(MoveError::Busy) } else { Ok(()) });
                 busy += u64::from(was);
             }
-            _ => parts.receivers[random.below(config.receivers)].poll(),
+            _ => parts.receivers[random.place(config.receivers)].poll(),
         }
         // A class is at one hub, or on its way.
         for &top in &tops {
@@ -317,7 +296,7 @@ fn hubs_on_threads_lose_and_reorder_nothing_while_classes_move() {
         // On a slow machine longer.
         let is_enough = |moves| moves > 3 && left.load(Ordering::Relaxed) > 1000;
         while start.elapsed() < time || !is_enough(balancer.moves()) && start.elapsed() < Duration::from_secs(60) {
-            let _ = balancer.start(tops[random.below(tops.len())], random.below(3));
+            let _ = balancer.start(tops[random.place(tops.len())], random.place(3));
             std::thread::yield_now();
         }
         stop.store(true, Ordering::Relaxed);
@@ -337,6 +316,22 @@ fn hubs_on_threads_lose_and_reorder_nothing_while_classes_move() {
     std::println!("{left} packets, {} dropped, {moves} moves", dropped.lock().unwrap().len());
     assert!(left > 1000 && moves > 3, "{left} packets, {moves} moves");
     shared.check_invariants().unwrap();
+}
+
+#[test]
+fn a_packet_of_no_leaf_is_dropped_and_is_no_note() {
+    let tree = random_tree(&mut Random::new(1), None);
+    let inner = tree.classes().find(|&class| !tree.is_leaf(class)).unwrap();
+    let shared = SharedTree::new(tree.clone(), SharedConfig::for_link(&tree.link())).unwrap();
+    let (mut parts, dropped) = parts(&shared, HubsConfig { hubs: 2, ..HubsConfig::default() });
+    let classes = [ClassId::ROOT, inner, ClassId(tree.len() as u32), ClassId(u32::MAX - 1), ClassId(u32::MAX)];
+    for (number, class) in (0..).zip(classes) {
+        parts.receivers[0].push(Packet { handle: 1 << 63 | number, len: 1000, class }).unwrap();
+    }
+    parts.hubs.iter_mut().for_each(|hub| _ = hub.turn(Nanos(1)));
+    let mut dropped: Vec<_> = dropped.lock().unwrap().iter().map(|&(_, number, why)| (number, why)).collect();
+    dropped.sort_unstable_by_key(|&(number, _)| number);
+    assert_eq!(dropped, [0, 1, 2, 3, 4].map(|number| (number, DropReason::NotALeaf)));
 }
 
 #[test]

@@ -24,11 +24,11 @@ struct Leaving {
 /// The next step of a hub that a class leaves.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many receivers have not sent their notes yet.
+    /// The notes of this many receivers are missing.
     Notes(usize),
     /// Its leaves are to go off.
     Suspend,
-    /// What has been sent is to leave the transmit rings.
+    /// The packets that it has sent have to leave the transmit rings.
     Drain,
     /// Its packets are handed over, from the leaf with this place among its leaves on.
     Hand(usize),

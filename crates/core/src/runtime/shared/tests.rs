@@ -5,30 +5,9 @@ use std::vec::Vec;
 use super::atomics::{AtomicU64, Ordering};
 use super::*;
 use crate::contract::{Amount, BatchEnd, ClassConfig, DropReason, Packet, QueueKind, Rate, Scheduler, Share};
+use crate::runtime::random::Random;
 
 mod threads;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD134_2543_DE82_EF95);
-        (0..8).for_each(|_| _ = random.below(2));
-        random
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((u128::from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)) * u128::from(limit)) >> 64) as u64
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// A random tree of up to four levels, on a link of 1 Gbit/s.
 fn random_tree(random: &mut Random) -> Hierarchy {

@@ -27,6 +27,12 @@ pub(in crate::gateway) enum WhyNot {
     Refused(OpenError),
 }
 
+impl From<Unfit> for WhyNot {
+    fn from(Unfit(why): Unfit) -> Self {
+        Self::Unfit(why)
+    }
+}
+
 impl Ports {
     /// As [`Ports::open`], with AF_XDP sockets of one of `modes` whose frames lie in `pool`, of which no frame is lent. An
     /// interface has one program, and each of its queues one socket, so a running gateway has to leave first. Meanwhile the
@@ -99,12 +105,8 @@ impl Ports {
 
 /// Opens the ports for this thread.
 fn alone(interfaces: [&Interface; 2], pool: &mut FramePool, opening: &Opening<'_>) -> Result<[RealPort; 2], WhyNot> {
-    let mut pairs = AfXdp::open_pairs(interfaces, std::slice::from_mut(pool), opening).map_err(unfit)?;
+    let mut pairs = AfXdp::open_pairs(interfaces, std::slice::from_mut(pool), opening)?;
     Ok(pairs.swap_remove(0).map(RealPort::Xdp))
-}
-
-fn unfit(why: Unfit) -> WhyNot {
-    WhyNot::Unfit(why.0)
 }
 
 /// Opens the ports for workers, each with queues of its own and frames for them.
@@ -118,7 +120,7 @@ fn of_workers(
     let fit = opening.fit;
     let mut views: Vec<FramePool> =
         (0..fit.threads).map(|thread| with_frames(pool, fit.receiving_of(thread))).collect();
-    let opened = AfXdp::open_pairs(interfaces, &mut views, opening).map_err(unfit).and_then(|pairs| {
+    let opened = AfXdp::open_pairs(interfaces, &mut views, opening).map_err(WhyNot::from).and_then(|pairs| {
         let sockets = [0, 1].map(|side| {
             let all = || pairs.iter().map(|pair| &pair[side]);
             let zero_copy = all().all(AfXdp::is_zero_copy);
@@ -142,7 +144,8 @@ fn of_workers(
 /// Makes a view of `pool` with up to `count` frames for reception, and room for those on their way.
 fn with_frames(pool: &mut FramePool, count: u32) -> FramePool {
     let mut view = pool.view((OF_WORKER + count) as usize);
-    for frame in std::iter::from_fn(|| pool.take()).take(count as usize).collect::<Vec<u32>>() {
+    for _ in 0..count {
+        let Some(frame) = pool.take() else { break };
         pool.lend_to_write(frame);
         // SAFETY: it was just lent, and the thread of the view alone has it.
         unsafe { view.adopt(frame, Use::Fill) };

@@ -37,14 +37,14 @@ fn moves_end_and_what_is_left_is_level_as_far_as_single_classes_allow() {
     let mut most_moves = 0;
     for seed in 0..3000 {
         let random = &mut Random::new(seed);
-        let (classes, hubs) = (1 + random.below(40), 1 + random.below(8));
+        let (classes, hubs) = (1 + random.place(40), 1 + random.place(8));
         let packets: Vec<u64> = (0..classes)
             .map(|_| {
-                let places = 1 + random.below(20);
-                random.below(1 << places) as u64
+                let places = 1 + random.place(20);
+                random.place(1 << places) as u64
             })
             .collect();
-        let mut home: Vec<u32> = (0..classes).map(|_| random.below(hubs) as u32).collect();
+        let mut home: Vec<u32> = (0..classes).map(|_| random.place(hubs) as u32).collect();
         let mut sums = std::vec![0; hubs];
         let squares = |home: &[u32]| {
             let mut sums = std::vec![0u128; hubs];

@@ -23,12 +23,12 @@ fn classes_that_stay_are_within_the_theorem_while_others_move() {
         let random = &mut Random::new(seed ^ 0x5A5);
         let tree = random_tree(random, None);
         let (leaves, tops) = (tree.leaves().to_vec(), tree.children(ClassId::ROOT).to_vec());
-        let credit = 12_000 + random.below(60_000) as u64;
-        let ahead = random.below(2) as u64 * random.below(9000) as u64;
+        let credit = 12_000 + random.place(60_000) as u64;
+        let ahead = random.place(2) as u64 * random.place(9000) as u64;
         let config = SharedConfig { mark: 6000, credit, stored: 1 << 40, ahead };
         let slack = slack(&tree, ahead);
         let shared = SharedTree::new(tree.clone(), config).unwrap();
-        let hubs = 2 + random.below(3);
+        let hubs = 2 + random.place(3);
         let (mut parts, _) = parts(&shared, HubsConfig { hubs, ring: 512, ..HubsConfig::default() });
         let greedy: Vec<bool> = leaves.iter().map(|_| !random.one_in(3)).collect();
         let mut pairs = Vec::new();
@@ -40,19 +40,19 @@ fn classes_that_stay_are_within_the_theorem_while_others_move() {
         let mut out = Vec::with_capacity(4096);
         let mut now = Nanos::ZERO;
         for step in 0..4000u64 {
-            now = now.saturating_add(Nanos(random.below(12_000) as u64));
+            now = now.saturating_add(Nanos(random.place(12_000) as u64));
             for (at, &greedy) in greedy.iter().enumerate() {
                 let arriving = if greedy { 5u32.saturating_sub(queued[at]) } else { u32::from(random.one_in(40)) };
                 for _ in 0..arriving {
                     let packet = Packet {
                         handle: flow_bits(at as u32) | step,
-                        len: 64 + random.below(1437) as u32,
+                        len: 64 + random.place(1437) as u32,
                         class: leaves[at],
                     };
                     queued[at] += u32::from(parts.receivers[0].push(packet).is_ok());
                 }
             }
-            let _ = parts.hubs[random.below(hubs)].turn(now);
+            let _ = parts.hubs[random.place(hubs)].turn(now);
             parts.transmitters[0].take(&mut out);
             for packet in out.drain(..) {
                 queued[packet.flow() as usize] -= 1;
@@ -63,7 +63,7 @@ fn classes_that_stay_are_within_the_theorem_while_others_move() {
                 }
             }
             if random.one_in(150) {
-                moves += u64::from(parts.balancer.start(tops[random.below(tops.len())], random.below(hubs)).is_ok());
+                moves += u64::from(parts.balancer.start(tops[random.place(tops.len())], random.place(hubs)).is_ok());
             }
             shared.check_invariants().unwrap();
             most = most.max(i128::from(shared.credit(ClassId::ROOT)));

@@ -4,7 +4,6 @@
 //! clock has reached the tag, as that of an idle child would. A child whose tag is not ahead leaves at once.
 //! `docs/hvt.md`, "Classes that come and go", has the proof.
 
-use super::queues::Queues;
 use super::scale::{Scale, rate};
 use super::{NIL, Node};
 use crate::contract::{ClassId, OutOfMemory};
@@ -13,7 +12,7 @@ use crate::parts::memory::Stack;
 /// Bits of the clock of an inner class.
 const CLOCK: u32 = 96;
 
-/// What an inner class keeps of its children beside the path of packets.
+/// State of an inner class for its children, beside the path of packets.
 #[derive(Debug)]
 pub(super) struct Sum {
     /// k: 2 to this power units are a byte per weight.
@@ -151,53 +150,41 @@ impl Leaving {
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
-}
 
-impl Queues {
-    /// Sets the rate of an inner class whose children have changed.
-    pub(super) fn set_rate(&mut self, node: u32) {
-        let sum = &mut self.sums[node as usize];
+    /// Counts the class `at` among them if children of it that are gone count.
+    pub(super) fn note(&mut self, at: u32, sum: &mut Sum) {
         if sum.is_leaving() && !core::mem::replace(&mut sum.is_listed, true) {
-            self.leaving.nodes.push(node);
+            self.nodes.push(at);
         }
-        self.nodes[node as usize].rate = sum.rate();
     }
 
-    /// Starts a class anew, during a change: no child that is gone counts any more, if that is beyond its tag.
-    pub(super) fn start_anew_now(&mut self, node: u32) {
-        self.start_anew(node);
-        self.sums[node as usize].forget(&self.nodes[node as usize]);
-        self.set_rate(node);
-    }
-
-    /// Looks at one of the classes with children that are gone, and no longer counts them if its clock has reached
-    /// their tags. Later is early enough.
-    pub(super) fn let_go(&mut self) {
-        let Leaving { nodes, next } = &mut self.leaving;
-        if nodes.is_empty() {
+    /// Looks at one of them, and no longer counts the children that are gone if its clock has reached their tags. Later is
+    /// early enough.
+    pub(super) fn let_go(&mut self, nodes: &mut [Node], sums: &mut [Sum]) {
+        if self.nodes.is_empty() {
             return;
         }
-        *next = (*next + 1) % nodes.len();
-        let at = nodes[*next] as usize;
-        let (node, sum) = (&mut self.nodes[at], &mut self.sums[at]);
+        self.next = (self.next + 1) % self.nodes.len();
+        let at = self.nodes[self.next] as usize;
+        let (node, sum) = (&mut nodes[at], &mut sums[at]);
         sum.forget(node);
         if sum.is_leaving() {
             return;
         }
         sum.is_listed = false;
         node.rate = sum.rate();
-        let last = nodes.len() - 1;
-        nodes.swap(*next, last);
-        nodes.truncate(last);
+        let last = self.nodes.len() - 1;
+        self.nodes.swap(self.next, last);
+        self.nodes.truncate(last);
     }
 
-    /// No longer counts any child that is gone. All classes start anew.
-    pub(super) fn let_all_go(&mut self) {
-        for &at in &*self.leaving.nodes {
-            let sum = &mut self.sums[at as usize];
+    /// No longer counts any child that is gone.
+    pub(super) fn let_all_go(&mut self, nodes: &mut [Node], sums: &mut [Sum]) {
+        for &at in &*self.nodes {
+            let sum = &mut sums[at as usize];
             (sum.gone, sum.is_listed) = (0, false);
-            self.nodes[at as usize].rate = sum.rate();
+            nodes[at as usize].rate = sum.rate();
         }
-        self.leaving.nodes.clear();
+        self.nodes.clear();
     }
 }

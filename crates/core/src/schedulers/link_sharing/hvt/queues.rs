@@ -108,6 +108,25 @@ impl Queues {
         Ok(queues)
     }
 
+    /// Sets the rate of an inner class whose children have changed.
+    pub(super) fn set_rate(&mut self, node: u32) {
+        let sum = &mut self.sums[node as usize];
+        self.leaving.note(node, sum);
+        self.nodes[node as usize].rate = sum.rate();
+    }
+
+    /// Starts a class anew, during a change: no child that is gone counts any more, if that is beyond its tag.
+    pub(super) fn start_anew_now(&mut self, node: u32) {
+        self.start_anew(node);
+        self.sums[node as usize].forget(&self.nodes[node as usize]);
+        self.set_rate(node);
+    }
+
+    /// Looks at one of the classes with children that are gone ([`Leaving::let_go`]).
+    pub(super) fn let_go(&mut self) {
+        self.leaving.let_go(&mut self.nodes, &mut self.sums);
+    }
+
     /// Makes the members, and the queue, of the children of `class`. Returns their largest distance.
     fn add_children(
         &mut self,
@@ -190,7 +209,8 @@ impl Queues {
             node.member.place.clear(Place::OWES);
         }
         self.groups.iter_mut().for_each(|group| group.full = 0);
-        self.let_all_go();
+        // All classes start anew.
+        self.leaving.let_all_go(&mut self.nodes, &mut self.sums);
     }
 }
 
