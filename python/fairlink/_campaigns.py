@@ -150,7 +150,7 @@ class Campaign:
 
     def __init__(self, engine: _engine.Campaign) -> None:
         self._engine = engine
-        self._whole: tuple[str, int, int, str | None] | None = None
+        self._whole: tuple[str, int, int] | None = None
 
     @classmethod
     def open(cls, dir: Path) -> Campaign:
@@ -307,7 +307,7 @@ class Campaign:
         missing = set(self._engine.missing())
         return [os.fspath(self._engine.file_of(part)) for part in range(self.parts) if part not in missing]
 
-    def _read(self) -> tuple[str, int, int, str | None]:
+    def _read(self) -> tuple[str, int, int]:
         if self._whole is None:
             self._whole = self._engine.whole()
         if self._whole is None:

@@ -153,9 +153,9 @@ impl Campaign {
         self.stops.store(stops, Ordering::Relaxed);
     }
 
-    /// The digest, the number of rows, that of failed runs, and the first row of a failed one; `None` while parts are missing.
-    fn whole(&self, py: Python<'_>) -> PyResult<Option<(String, u64, u64, Option<String>)>> {
+    /// The digest, the number of rows, and that of failed runs; `None` while parts are missing.
+    fn whole(&self, py: Python<'_>) -> PyResult<Option<(String, u64, u64)>> {
         let whole = py.detach(|| self.directory.whole()).map_err(raised)?;
-        Ok(whole.map(|Whole { digest, rows, failed, failure }| (digest, rows, failed, failure)))
+        Ok(whole.map(|Whole { digest, rows, failed, .. }| (digest, rows, failed)))
     }
 }
