@@ -25,15 +25,40 @@ MOST_CURVES = 28
 """Most curves of a picture: more cannot be told apart."""
 
 
+def plot_style() -> dict[str, Any]:
+    """Returns the look of `plot()` as settings of matplotlib, for pictures of your own.
+
+    ```python
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(fairlink.plot_style())
+    ```
+    """
+    return {
+        "axes.edgecolor": GREY,
+        "axes.labelcolor": TEXT,
+        "axes.prop_cycle": f"cycler('color', {list(COLOURS)})",
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlecolor": TEXT,
+        "figure.constrained_layout.use": True,
+        "figure.figsize": (8.0, 4.5),
+        "legend.frameon": False,
+        "lines.linewidth": 1.8,
+        "text.color": TEXT,
+        "xtick.color": TEXT,
+        "ytick.color": TEXT,
+    }
+
+
 def _figure(height: float) -> tuple[Figure, Axes]:
-    figures = need("matplotlib.figure", "plot", "plot()")
-    figure: Figure = figures.Figure(figsize=(8.0, height), layout="constrained")
-    axes: Axes = figure.subplots()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GREY)
-    axes.tick_params(colors=TEXT)
+    need("matplotlib.figure", "plot", "plot()")
+    matplotlib = need("matplotlib", "plot", "plot()")
+    from ._picture import Picture
+
+    with matplotlib.rc_context(plot_style()):
+        figure = Picture(figsize=(8.0, height))
+        axes: Axes = figure.subplots()
     return figure, axes
 
 
