@@ -71,6 +71,8 @@ class Scenario(Sourced):
             TypeError: A value that has no meaning in a scenario.
             Refused: What is wrong with the text, when it is simulated.
         """
+        if not isinstance(link, Link | Tree):
+            raise TypeError(f"link: a Link or a Tree is needed, not {type(link).__name__}")
         given = {"duration": duration, "warmup": warmup, "seed": seed}
         head = [
             f"{key} = {_toml.value(key, value, '' if key == 'seed' else 'time')}"
@@ -80,6 +82,8 @@ class Scenario(Sourced):
         body = [link.to_toml() if isinstance(link, Tree) else link.to_toml(expanded=True)]
         for leaf, some in sources.items():
             for source in [some] if isinstance(some, Mapping) else some:
+                if not isinstance(source, Mapping):
+                    raise TypeError(f"sources[{leaf!r}]: a dict of keys is needed, not {type(source).__name__}")
                 lines = (
                     f"{key} = {_toml.value(key, value, _toml.SOURCE.get(key, ''))}" for key, value in source.items()
                 )
