@@ -184,6 +184,11 @@ def test_notebooks_show_trees_and_tables() -> None:
     found = fairlink.simulate(SCENARIO, window=0.5)
     for shown in (found, link.fluid(), link.check(), link.explain("a"), link.diff(link), fairlink.schedulers()):
         assert "<" in shown._repr_html_() and repr(shown).startswith("<")
+    # Columns without a value are left out, and texts keep their columns.
+    changed = link.diff(fairlink.Link.from_toml(LINK.replace('"c"', '"<c>"').replace("5mbit", "6mbit")))
+    assert all(row["link"] is None for row in changed.table())
+    assert "<th>class</th>" in changed._repr_html_() and "<th>link</th>" not in changed._repr_html_()
+    assert "white-space:pre" in link.explain("a")._repr_html_()
     many = fairlink.Tree("1gbit")
     for number in range(300):
         many.add(f"c{number}")
