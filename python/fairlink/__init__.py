@@ -18,6 +18,7 @@ from ._campaigns import Campaign, Sweep, sweep
 from ._engine import Demand
 from ._errors import Incomplete, MissingExtra, Refused
 from ._link import ClassInfo, Import, Link, Tree, import_config, schedulers
+from ._plots import plot_style
 from ._results import Check, Diff, Explanation, Fluid, Result, Schedulers, Sim
 from ._scenario import Scenario, Simulation, simulate
 from ._trace import Trace
@@ -46,6 +47,7 @@ __all__ = [
     "__version__",
     "documents",
     "import_config",
+    "plot_style",
     "schedulers",
     "simulate",
     "sweep",
