@@ -15,6 +15,7 @@ Numbers are in base units: bit/s, bytes, seconds. docs/python.md is the manual.
 from . import documents
 from ._engine import VERSION as __version__
 from ._campaigns import Campaign, Sweep, sweep
+from ._claims import Claim, Claims, Paper, Reproduction, claims, reproduce
 from ._engine import Demand
 from ._errors import Incomplete, MissingExtra, Refused
 from ._link import ClassInfo, Import, Link, Tree, import_config, schedulers
@@ -25,6 +26,8 @@ from ._trace import Trace
 __all__ = [
     "Campaign",
     "Check",
+    "Claim",
+    "Claims",
     "ClassInfo",
     "Demand",
     "Diff",
@@ -34,7 +37,9 @@ __all__ = [
     "Incomplete",
     "Link",
     "MissingExtra",
+    "Paper",
     "Refused",
+    "Reproduction",
     "Result",
     "Scenario",
     "Schedulers",
@@ -44,8 +49,10 @@ __all__ = [
     "Trace",
     "Tree",
     "__version__",
+    "claims",
     "documents",
     "import_config",
+    "reproduce",
     "schedulers",
     "simulate",
     "sweep",
