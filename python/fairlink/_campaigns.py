@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyarrow import dataset
 
-Value: TypeAlias = "str | int | float"
+Value: TypeAlias = str | int | float
 Engine: TypeAlias = Any
 """`"threads"`, `"ray"`, or a client of Dask (`dask.distributed.Client`)."""
 
@@ -44,7 +44,7 @@ def sweep(scenario: Scenario | Path, over: Mapping[str, Value | Iterable[Value]]
         over: Values by key: paths of numbers in the scenario, as of `fairlink sim --sweep` (`"link.rate"`,
             `"class.voice.guarantee"`, `"seed"`), and `"scheduler"`. A value is written as in the file, with its unit
             (`"10mbit"`); plain numbers are for keys without unit.
-        runs: Simulations of each combination, with seeds from the scenario's own upwards.
+        runs: Number of simulations of each combination, with seeds from the scenario's own upwards.
 
     Raises:
         TypeError: A value that is neither a text nor a number.
@@ -165,7 +165,7 @@ class Campaign:
         return cls(_engine.Campaign.open(os.path.abspath(os.fspath(dir))))
 
     def run(self, *, on: Engine = "threads", workers: int | None = None, progress: Progress = None) -> Campaign:
-        """Makes the simulations that are missing, as `Sweep.run`."""
+        """Makes the simulations that are missing; see `Sweep.run`."""
         _known(on)
         self._work(on, workers or os.cpu_count() or 1, progress)
         return self

@@ -16,13 +16,13 @@ from ._sources import Path, Sourced, text_or_file
 from ._tables import Row, flat
 from .documents import ProblemReport
 
-Rate: TypeAlias = "float | str"
+Rate: TypeAlias = float | str
 """A rate: a number in bit/s, or a text such as `"10mbit"`."""
-Size: TypeAlias = "int | str"
+Size: TypeAlias = int | str
 """A size: a number of bytes, or a text such as `"1500B"`."""
-Time: TypeAlias = "float | str"
+Time: TypeAlias = float | str
 """A time: a number in seconds, or a text such as `"10ms"`."""
-Demands: TypeAlias = "str | Mapping[str, Rate] | Sequence[float] | Demand | None"
+Demands: TypeAlias = str | Mapping[str, Rate] | Sequence[float] | Demand | None
 """Demands of the leaves: `"a=inf,b=3mbit"`, `{"a": inf, "b": 3e6}`, a number for each leaf in the order of the file,
 or what `Link.demand` has read. Leaves that are not named have none. `None`: every leaf as much as possible."""
 
@@ -221,7 +221,7 @@ class Link(Sourced):
         """Computes the rates in the long run.
 
         Args:
-            demand: What the leaves ask for.
+            demand: What the leaves ask for, in bit/s, as in `Link.demand`.
             fair: Shares by hierarchical max-min fairness instead of the rule of the link's scheduler.
 
         Raises:
@@ -233,7 +233,7 @@ class Link(Sourced):
         """Returns the rates in the long run in bit/s, class by class as in `names`, without a document.
 
         They are those of `fluid` with the errors of `float`. `numpy.asarray` takes the array without a copy. For many
-        calls with the same demand, read it once with `Link.demand`.
+        calls with the same demand, read it once with `Link.demand`, which has the forms of a demand.
 
         Raises:
             Refused: A wrong demand; a scheduler whose rule gives no rates.
@@ -241,7 +241,15 @@ class Link(Sourced):
         return self._link.rates(demand)
 
     def demand(self, demand: Demands) -> Demand:
-        """Reads demands once, for many calls of `rates` and `fluid` of this link."""
+        """Reads demands once, for many calls of `rates` and `fluid` of this link.
+
+        Args:
+            demand: In bit/s: a text (`"a=inf,b=3mbit"`), a dict (`{"a": inf, "b": 3e6}`), or a number for each leaf in
+                the order of `leaves`. Leaves that are not named ask for nothing. `None`: each asks for all it can get.
+
+        Raises:
+            Refused: A wrong demand.
+        """
         return self._link.demand(demand)
 
     def explain(self, name: str, demand: Demands = None, *, step: Rate | None = None) -> Explanation:
@@ -249,7 +257,7 @@ class Link(Sourced):
 
         Args:
             name: The class.
-            demand: What the leaves ask for.
+            demand: What the leaves ask for, in bit/s, as in `Link.demand`.
             step: Size of the changes that are tried, in bit/s; a tenth of the link if it is not given.
 
         Raises:
@@ -443,7 +451,29 @@ class Tree:
         transmit_queue: int | str | None = None,
         transmit_priority: bool | None = None,
     ) -> None:
-        """Begins a link of `rate` in bit/s. The others are the keys of `[link]` (docs/link-files.md)."""
+        """Begins a link. The arguments are the keys of `[link]` in a link file (docs/link-files.md has all of each).
+
+        Args:
+            rate: Its rate in bit/s.
+            scheduler: The scheduler; `hls` if it is not given.
+            name: Its name.
+            in_: The gateway's interface on which frames arrive.
+            out: The gateway's interface on which they leave.
+            egress: Instead of both: the interface on which the machine sends its own traffic.
+            mtu: Longest accepted frame in bytes.
+            overhead: Bytes that the link layer adds to each frame; or `"ethernet"`, `"docsis"`, `"ptm"`, `"atm"`.
+            gso: Seconds of a super-frame that are scheduled as one packet; or `"split"`.
+            cores: Number of cores that share the link.
+            split: How they share it: `"one"`, `"hub"`, `"shared"`.
+            hubs: Number of cores that schedule.
+            default: The class of frames that no `match` takes.
+            buffer: Largest number of packets in all queues together.
+            when_full: What is dropped then: `"drop_arrival"` or `"push_out"`.
+            rounds: Length of the rounds of HLS: `"short"` or `"long"`.
+            memory: Limit in bytes of the memory of the scheduler with its queues.
+            transmit_queue: Packets of the queue between the scheduler and the link.
+            transmit_priority: Sends packets of latency-critical classes first from it.
+        """
         given = {key.rstrip("_"): value for key, value in locals().items() if key != "self"}
         self._link = _table("link", given, _LINK)
         self._classes: list[str] = []
@@ -484,11 +514,11 @@ class Tree:
             name: Its name.
             parent: The class above it.
             guarantee: Rate that it always gets, in bit/s; also its weight.
-            weight: Instead of a guarantee: a number relative to its siblings.
+            weight: Instead of a guarantee: a number relative to its siblings, without unit.
             ceiling: The most that it gets, in bit/s.
             burst: Bytes of the bucket of its guarantee.
             ceiling_burst: Bytes of the bucket of its ceiling.
-            priority: Its priority among siblings.
+            priority: Its priority, without unit: 0 is served first.
             bounded: CBQ: it does not borrow.
             isolated: CBQ: it neither borrows nor lends.
             latency_critical: Its packets are sent first, within its share.
@@ -504,7 +534,7 @@ class Tree:
             queue: Its queue discipline: `fifo`, `codel` or `fq_codel`.
             ecn: Marks packets instead of dropping them.
             per: Hosts or flows that share it equally.
-            hosts: Most separate hosts.
+            hosts: Largest number of hosts with a queue of their own.
             match: Frames that belong to it.
             pool: The pool that it borrows from.
             classid: Its number for tc.
