@@ -19,6 +19,7 @@ from ._claims import Claim, Claims, Paper, Reproduction, claims, reproduce
 from ._engine import Demand
 from ._errors import Incomplete, MissingExtra, Refused
 from ._link import ClassInfo, Import, Link, Tree, import_config, schedulers
+from ._plots import plot_style
 from ._results import Check, Diff, Explanation, Fluid, Result, Schedulers, Sim
 from ._scenario import Scenario, Simulation, simulate
 from ._trace import Trace
@@ -52,6 +53,7 @@ __all__ = [
     "claims",
     "documents",
     "import_config",
+    "plot_style",
     "reproduce",
     "schedulers",
     "simulate",

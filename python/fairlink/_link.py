@@ -314,11 +314,24 @@ class Import(Result["documents.ImportDocument"]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        return ("links", "notes")
+        return ("links", "notes", "rates")
 
     def table(self, name: str | None = None) -> list[Row]:
-        if self._chosen(name) == "links":
+        """Returns the rows of `links`, of `notes` (what changed and what was left out), or of `rates`.
+
+        A row of `rates` is a class in a case: `before_bps` in the tool and `after_bps` here, while all classes are busy
+        or while the branch `pauses` is idle. There are none without `compare`.
+        """
+        chosen = self._chosen(name)
+        if chosen == "links":
             return [flat(link) for link in self.document["links"]]
+        if chosen == "rates":
+            return [
+                {"link": link["name"], "pauses": case.get("pauses"), "class": one["name"], **_before_after(one)}
+                for link in self.document["links"]
+                for case in link.get("cases", [])
+                for one in case["classes"]
+            ]
         changed, left_out = self.document["changed"], self.document["left_out"]
         return [{"outcome": "changed", **note} for note in changed] + [
             {"outcome": "left out", **note} for note in left_out
@@ -326,6 +339,11 @@ class Import(Result["documents.ImportDocument"]):
 
     def _repr_html_(self) -> str:
         return html_table(self.table()) + html_table(self.table("notes"))
+
+
+def _before_after(one: dict[str, Any]) -> Row:
+    """Returns the rates of a class before and after; `None` where one is not known."""
+    return {key: one.get(key) for key in ("before_bps", "after_bps")}
 
 
 def _only(made: Import) -> Link:
