@@ -19,7 +19,8 @@ import lief
 GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1"}
 GLIBC |= {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 MUSL = {"libc.so", "libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1"}
-MACOS = {"/usr/lib/libSystem.B.dylib", "/usr/lib/libiconv.2.dylib"}
+MACOS = {"/usr/lib/libSystem.B.dylib", "/usr/lib/libiconv.2.dylib", "/usr/lib/libcharset.1.dylib"}
+MACOS.add("/System/Library/Frameworks/CoreFoundation.framework/Versions/A/CoreFoundation")
 # `python3.dll` comes with CPython, the universal C runtime with Windows 10.
 WINDOWS = {"python3.dll", "kernel32.dll", "ntdll.dll", "ws2_32.dll", "advapi32.dll", "userenv.dll", "bcrypt.dll"}
 WINDOWS |= {"bcryptprimitives.dll", "msvcrt.dll", "ucrtbase.dll"}
@@ -58,14 +59,15 @@ def elf(binary: Any, platform: str) -> str:
 
 def macho(binary: Any, platform: str) -> str:
     """Checks an extension for macOS; returns what it needs."""
-    need({library.name for library in binary.libraries} - {binary.library and binary.name}, MACOS)
+    loads = "LOAD_DYLIB", "LOAD_WEAK_DYLIB", "REEXPORT_DYLIB"
+    need({library.name for library in binary.libraries if library.command.name in loads}, MACOS)
     version = binary.build_version.minos if binary.has_build_version else binary.version_min.version
     tag = re.search(r"macosx_(\d+)_(\d+)", platform)
     if tag is None or tuple(version[:2]) > (int(tag[1]), int(tag[2])):
         raise Wrong(f"it needs macOS {version[0]}.{version[1]}, and its tag says {platform}")
     # Symbols that no library gives are looked up in the process: only those of Python can be there.
     for binding in binary.bindings:
-        if not binding.has_library and not binding.symbol.name.startswith("_Py"):
+        if not binding.has_library and not binding.symbol.name.startswith(("_Py", "__Py")):
             raise Wrong(f"it needs {binding.symbol.name}, which no library gives")
     return f"macOS {version[0]}.{version[1]}"
 
@@ -110,7 +112,7 @@ def check(path: Path) -> str:
         raise Wrong(f"its extension is not {form}")
     if binary.format.name == "MACHO" and not hasattr(binary, "header"):
         binary = binary.at(0)
-    machine = (binary.header.cpu_type if form == "MACHO" else getattr(binary.header, "machine_type", None) or binary.header.machine).name
+    machine = getattr(binary.header, {"ELF": "machine_type", "MACHO": "cpu_type", "PE": "machine"}[form]).name
     wanted = next(names for ending, names in MACHINES.items() if platform.split(".")[0].endswith(ending))
     if machine not in wanted:
         raise Wrong(f"its extension is for {machine}")
@@ -119,6 +121,7 @@ def check(path: Path) -> str:
 
 if __name__ == "__main__":
     failed = False
+    lief.logging.disable()
     for path in map(Path, sys.argv[1:]):
         try:
             print(f"{path.name}: {path.stat().st_size} B, {check(path)}")

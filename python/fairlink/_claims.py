@@ -174,8 +174,8 @@ def reproduce(
 ) -> Reproduction:
     """Tries claims of the papers with the schedulers of this package: `fairlink reproduce --json`.
 
-    The numbers are those of the command, except in claims that measure times (`Claim.timed`). Claims of real packets and
-    the figures in files are the command's alone (`--real`, `--out`).
+    The numbers are those of the command, except in claims that measure times (`Claim.timed`). Real packets and figures
+    in files are the command's alone (`--real`, `--out`).
 
     Args:
         ids: What to try, as in `claims`. `"all"` takes a minute or two with `quick`, and more than an hour without.
@@ -186,7 +186,7 @@ def reproduce(
     Raises:
         Refused: A word that names no claim and no paper, with the nearest names; no word.
         KeyboardInterrupt: After Ctrl-C, within 100 ms. The claims that were done are lost: try them one by one to keep
-            them. Threads end with the step that they compute, some seconds later at most.
+            them. A step that a thread computes then goes on for up to some seconds.
     """
     trial = _engine.Trial(_words(ids), quick=quick, workers=workers)
     shown = Shown(progress, 0, len(trial), unit="claims")

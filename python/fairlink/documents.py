@@ -1259,12 +1259,12 @@ class ChangeRun(View):
         name: Its name, such as that of a file.
         scheduler: The scheduler from then on.
         capacity_bps: The link's rate from then on.
-        kept_classes: Classes that were there before and after, those with children included.
-        removed_classes: Classes that were there before only.
+        kept_classes: Number of classes that were there before and after, those with children included.
+        removed_classes: Number of classes that were there before only.
         removed_packets: Packets that those had queued. They were dropped.
-        split_classes: Leaves that have classes below them since.
+        split_classes: Number of leaves that have classes below them since.
         split_packets: Packets that those had queued. They were dropped.
-        new_classes: Classes that are there since.
+        new_classes: Number of classes that are there since.
         unfit_packets: Packets of other classes that were dropped because the new limits have no room for them.
     """
 
@@ -1394,7 +1394,7 @@ class MisplacedIn(View):
     Attributes:
         window_s: The length in seconds.
         mean: Mean over all windows, as a part of the traffic.
-        worst: The same in the worst window.
+        worst: The part in the worst window.
     """
 
     window_s: float

@@ -24,7 +24,8 @@ import fairlink
 ATTRIBUTES = re.compile(r"\n*^Attributes:\n(?P<list>(?:[ \t]+.*\n?|\n)+)", re.MULTILINE)
 ITEM = re.compile(r"^    (\w+): ", re.MULTILINE)
 OTHERS = (
-    "duckdb", "matplotlib", "matplotlib.axes", "matplotlib.figure", "pandas", "polars", "pyarrow", "pyarrow.dataset", "xarray"
+    "duckdb", "matplotlib", "matplotlib.axes", "matplotlib.figure", "pandas", "polars", "pyarrow", "pyarrow.dataset",
+    "xarray",
 )  # fmt: skip
 DOT = r'(?:\.|</span><span class="o">\.</span><span class="n">)'
 PRIVATE = re.compile(rf"\bfairlink({DOT})_\w+{DOT}")
