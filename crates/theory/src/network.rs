@@ -1,0 +1,323 @@
+//! Delay bounds over several links, by network calculus.
+//!
+//! | here | meaning |
+//! | --- | --- |
+//! | r, e | rate and latency of a server: a class on a link |
+//! | sigma, rho | burst and rate of a flow, as the server counts its bytes |
+//! | L, L_f | largest packet of all flows of a server, of one flow |
+//! | D | delay bound of a server: e + (sum of sigma) / r, if the sum of rho is at most r |
+//!
+//! **Servers.** A FIFO server is *guaranteed-rate* (GR) with r and e if its n-th packet, of l_n bits, leaves by f_n + e,
+//! where f_n = max(a_n, f_(n-1)) + l_n / r. It is then a FIFO element with the service curve r (t - e)+, and behind it a
+//! packetizer (Le Boudec and Thiran, *Network Calculus*, Theorem 2.1.3; the converse holds for a class that is served
+//! at least r (t - e)+ while it is backlogged). A packetizer delays no packet at the last server of a path, and turns
+//! the service curve beta before another server into (beta - L)+ (Theorem 1.7.1).
+//!
+//! **Each link alone (TFA).** A packet of a FIFO server leaves within D. So the burst of a flow is sigma + rho D after it,
+//! because no packet leaves before it has arrived. The bound of a path is the sum of the D.
+//!
+//! **Bursts once (SFA).** In a FIFO server with other flows of the burst b and the rate x together, a flow has the service
+//! curve (r - x)(t - e - b / r)+ (Proposition 6.2.1 with theta = e + b / r). The curves of a path convolve:
+//!
+//! > delay <= sigma / min (r - x) + sum (e + b / r) + sum of L_f / (r - x) over all servers but the last.
+//!
+//! The bursts b are those of TFA. Flows of one path and one ratio of lengths count as one flow. So without other flows
+//! this is Theorem 2.1.7 of the book, and Corollary 1 of Goyal, Lam and Vin, *Determining End-to-End Delay Bounds in
+//! Heterogeneous Networks*. A flow's bound is the smaller of the two, and the propagation of all links but the last.
+//!
+//! **Servers for conforming traffic only** have no service curve: they bound the delay of a class that keeps to a burst and
+//! a rate. The burst of TFA has to be within the burst of the class. In SFA such a server is a delay.
+//!
+//! The bounds hold for packets of queues that drop none. They ignore that a link limits the rate of what it sends to the
+//! next, and that packets cannot leave as soon as they arrive.
+//!
+//! In floating point; the relative error is below 1e-12 for paths of up to 1000 links. Cost: O(flows x hops), and for
+//! each flow and hop the flows there.
+
+use std::collections::HashMap;
+
+/// The service of a class on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Service {
+    /// A guaranteed-rate server, whatever the traffic is.
+    Rate {
+        /// r in bit/s.
+        bps: f64,
+        /// e in seconds.
+        latency_s: f64,
+    },
+    /// A delay of burst / r + e, for traffic within a burst and a rate only.
+    Conforming {
+        /// r in bit/s.
+        bps: f64,
+        /// e in seconds.
+        latency_s: f64,
+        /// Largest burst in bytes.
+        burst: f64,
+        /// Highest rate in bit/s.
+        rate_bps: f64,
+    },
+}
+
+/// A class on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Server {
+    /// Its service; `None` if none is promised.
+    pub service: Option<Service>,
+    /// Propagation delay of the link in seconds, on the way to another.
+    pub propagation_s: f64,
+}
+
+/// A token bucket: at most the burst plus the rate times any time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// Burst in bytes.
+    pub burst: f64,
+    /// Rate in bit/s.
+    pub bps: f64,
+}
+
+/// A server on the path of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hop {
+    /// Number of the server.
+    pub server: usize,
+    /// Bytes as the server counts them, per byte of the flow's bucket.
+    pub ratio: f64,
+    /// Largest packet of the flow as the server counts it, in bytes.
+    pub largest: f64,
+}
+
+/// Packets that cross servers in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Limit of its traffic before the first server; `None` if unknown.
+    pub bucket: Option<Bucket>,
+    /// At least one server, each once.
+    pub path: Vec<Hop>,
+}
+
+/// Servers, and the flows that cross them.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// The flows. Each server has the traffic of these flows only.
+    pub flows: Vec<Flow>,
+}
+
+/// The reason for which a flow has no bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unbounded {
+    /// The traffic of this flow has no limit.
+    NoLimit {
+        /// The flow, at a server that the bound depends on.
+        flow: usize,
+    },
+    /// This server promises no service.
+    NoService {
+        /// The server.
+        server: usize,
+    },
+    /// The flows of this server exceed its rate.
+    Overload {
+        /// The server.
+        server: usize,
+        /// Rate of all its flows, in bit/s.
+        asked_bps: f64,
+        /// Its rate, or the rate that its promise holds for, in bit/s.
+        bps: f64,
+    },
+    /// The burst that arrives at this server is larger than that of its promise.
+    Burst {
+        /// The server.
+        server: usize,
+        /// Burst of all its flows, in bytes.
+        arriving: f64,
+        /// Largest burst of its promise, in bytes.
+        burst: f64,
+    },
+    /// The paths of flows form a circle.
+    Circle,
+}
+
+/// The analysis that gives a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Sum of the delay bounds of the servers.
+    EachLink,
+    /// Convolution of the service curves: the burst of the flow counts once.
+    BurstsOnce,
+}
+
+/// The bound of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowBound {
+    /// Longest time from the arrival at the first server until the last bit has left the last one, in seconds.
+    pub seconds: f64,
+    /// Its analysis.
+    pub method: Method,
+    /// By server of the path: burst of the flow before it, in bytes as the server counts them.
+    pub bursts: Vec<f64>,
+}
+
+/// The bounds of a network.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// By server: longest delay of a packet there, in seconds.
+    pub servers: Vec<Result<f64, Unbounded>>,
+    /// By flow.
+    pub flows: Vec<Result<FlowBound, Unbounded>>,
+}
+
+impl Network {
+    /// Computes the bounds of all flows.
+    ///
+    /// # Panics
+    /// If a flow has an empty path, or a server that does not exist.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let (servers, bursts) = self.each_link();
+        let groups = self.groups();
+        let at = self.visits();
+        let bound = |flow: usize| {
+            let path = &self.flows[flow].path;
+            let delays: Vec<f64> = path.iter().map(|hop| servers[hop.server]).collect::<Result<_, _>>()?;
+            let each = delays.iter().sum::<f64>();
+            let once = self.bursts_once(flow, &groups, &at, &bursts, &delays);
+            let (seconds, method) = if once < each { (once, Method::BurstsOnce) } else { (each, Method::EachLink) };
+            let way: f64 = path[..path.len() - 1].iter().map(|hop| self.servers[hop.server].propagation_s).sum();
+            let bursts = path.iter().zip(&bursts[flow]).map(|(hop, burst)| hop.ratio * burst).collect();
+            Ok(FlowBound { seconds: seconds + way, method, bursts })
+        };
+        let flows = (0..self.flows.len()).map(bound).collect();
+        Bounds { servers, flows }
+    }
+
+    /// The flows of each server, with their place on the path.
+    fn visits(&self) -> Vec<Vec<(usize, usize)>> {
+        let mut at = vec![Vec::new(); self.servers.len()];
+        for (number, flow) in self.flows.iter().enumerate() {
+            for (place, hop) in flow.path.iter().enumerate() {
+                at[hop.server].push((number, place));
+            }
+        }
+        at
+    }
+
+    /// Returns the number of the group of each flow: flows of one path and the same ratios of lengths.
+    fn groups(&self) -> Vec<usize> {
+        let mut known: HashMap<Vec<(usize, u64)>, usize> = HashMap::new();
+        let key = |flow: &Flow| flow.path.iter().map(|hop| (hop.server, hop.ratio.to_bits())).collect();
+        self.flows.iter().enumerate().map(|(number, flow)| *known.entry(key(flow)).or_insert(number)).collect()
+    }
+
+    /// TFA: the delay bound of each server, and the bursts of each flow along its path in bytes of the flow.
+    fn each_link(&self) -> (Vec<Result<f64, Unbounded>>, Vec<Vec<f64>>) {
+        let at = self.visits();
+        let mut delays = vec![Err(Unbounded::Circle); self.servers.len()];
+        let mut bursts: Vec<Vec<f64>> = self.flows.iter().map(|flow| Vec::with_capacity(flow.path.len())).collect();
+        // Flows of each server that have not reached it yet.
+        let mut missing: Vec<usize> = at.iter().map(Vec::len).collect();
+        let mut ready: Vec<usize> = (0..self.servers.len()).filter(|&server| missing[server] == 0).collect();
+        let mut arrive = |server: usize, ready: &mut Vec<usize>| {
+            missing[server] -= 1;
+            if missing[server] == 0 {
+                ready.push(server);
+            }
+        };
+        // What a flow brings from the servers before.
+        let mut carried: Vec<Result<(), Unbounded>> = Vec::new();
+        for (number, flow) in self.flows.iter().enumerate() {
+            bursts[number].push(flow.bucket.map_or(f64::INFINITY, |bucket| bucket.burst));
+            carried.push(flow.bucket.map(|_| ()).ok_or(Unbounded::NoLimit { flow: number }));
+            arrive(flow.path[0].server, &mut ready);
+        }
+        while let Some(server) = ready.pop() {
+            let here = |&(flow, place): &(usize, usize)| {
+                carried[flow]?;
+                let (hop, bucket) = (self.flows[flow].path[place], self.flows[flow].bucket);
+                Ok((hop.ratio * bursts[flow][place], hop.ratio * bucket.map_or(0.0, |bucket| bucket.bps)))
+            };
+            let all: Result<Vec<(f64, f64)>, Unbounded> = at[server].iter().map(here).collect();
+            delays[server] = all.and_then(|all| {
+                let (burst, rate) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+                self.delay(server, burst, rate)
+            });
+            for &(flow, place) in &at[server] {
+                match delays[server] {
+                    Ok(delay) => {
+                        let rate = self.flows[flow].bucket.map_or(0.0, |bucket| bucket.bps);
+                        let burst = bursts[flow][place] + rate * delay / 8.0;
+                        bursts[flow].push(burst);
+                    }
+                    Err(why) => carried[flow] = Err(why),
+                }
+                if let Some(next) = self.flows[flow].path.get(place + 1) {
+                    arrive(next.server, &mut ready);
+                }
+            }
+        }
+        (delays, bursts)
+    }
+
+    /// The delay bound of a server for traffic of `burst` bytes and `rate` bit/s.
+    fn delay(&self, server: usize, burst: f64, rate: f64) -> Result<f64, Unbounded> {
+        // Rates that add up to the server's may exceed it by their rounding.
+        let exceeds = |limit: f64| rate > limit * (1.0 + 1e-12);
+        match self.servers[server].service.ok_or(Unbounded::NoService { server })? {
+            Service::Rate { bps, .. } if exceeds(bps) => Err(Unbounded::Overload { server, asked_bps: rate, bps }),
+            Service::Rate { bps, latency_s } => Ok(8.0 * burst / bps + latency_s),
+            Service::Conforming { rate_bps, .. } if exceeds(rate_bps) => {
+                Err(Unbounded::Overload { server, asked_bps: rate, bps: rate_bps })
+            }
+            Service::Conforming { burst: limit, .. } if burst > limit => {
+                Err(Unbounded::Burst { server, arriving: burst, burst: limit })
+            }
+            Service::Conforming { bps, latency_s, .. } => Ok(8.0 * burst / bps + latency_s),
+        }
+    }
+
+    /// SFA: the bound of a flow without propagation, infinite if there is none. `at` has the flows of each server, and
+    /// `bursts` and `delays` are those of TFA.
+    fn bursts_once(
+        &self,
+        flow: usize,
+        groups: &[usize],
+        at: &[Vec<(usize, usize)>],
+        bursts: &[Vec<f64>],
+        delays: &[f64],
+    ) -> f64 {
+        let path = &self.flows[flow].path;
+        // In bytes of the flow, as the ratios of a group are the same.
+        let own: Vec<usize> = (0..self.flows.len()).filter(|&other| groups[other] == groups[flow]).collect();
+        let burst: f64 = own.iter().map(|&member| bursts[member][0]).sum();
+        let (mut slowest, mut late) = (f64::INFINITY, 0.0);
+        for (place, (hop, delay)) in path.iter().zip(delays).enumerate() {
+            let Some(Service::Rate { bps, latency_s }) = self.servers[hop.server].service else {
+                late += delay;
+                continue;
+            };
+            let (mut others, mut rate) = (0.0, 0.0);
+            for &(other, place) in at[hop.server].iter().filter(|&&(other, _)| groups[other] != groups[flow]) {
+                let ratio = self.flows[other].path[place].ratio;
+                others += ratio * bursts[other][place];
+                rate += ratio * self.flows[other].bucket.map_or(f64::INFINITY, |bucket| bucket.bps);
+            }
+            let left = bps - rate;
+            if left <= 0.0 {
+                return f64::INFINITY;
+            }
+            slowest = slowest.min(left / hop.ratio);
+            late += latency_s + 8.0 * others / bps;
+            if place + 1 < path.len() {
+                let largest = own.iter().map(|&member| self.flows[member].path[place].largest).fold(0.0, f64::max);
+                late += 8.0 * largest / left;
+            }
+        }
+        8.0 * burst / slowest + late
+    }
+}
+
+#[cfg(test)]
+mod tests;
