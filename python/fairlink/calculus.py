@@ -195,23 +195,25 @@ class Network:
         """
         network = self.to_panco(shaping)
         solver = _panco("lpSolvePath").LPSOLVEPATH
+        if method not in ("TFA", "SFA", "PLP", "ELP"):
+            raise Refused(f"method: {method!r} is not TFA, SFA, PLP or ELP")
         with _in_a_directory_of_its_own():
             try:
                 if method == "TFA":
                     found = _panco("fifo.tfaLP").TfaLP(network).all_delays
                 elif method == "SFA":
                     found = _panco("fifo.sfaLP").SfaLP(network).all_delays
-                elif method in ("PLP", "ELP"):
+                else:
                     within = method == "PLP"
                     programs = _panco("fifo.fifoLP").FifoLP(network, polynomial=within, tfa=within, sfa=within)
                     found = programs.all_delays
-                else:
-                    raise ValueError(f"method: {method!r} is not TFA, SFA, PLP or ELP")
             except FileNotFoundError:
                 raise RuntimeError(
                     f"panco runs {' '.join(solver)}, which is missing: install lp_solve (Debian: lp-solve), and set "
                     "LPSOLVEPATH in panco/lpSolvePath.py"
                 ) from None
+            except ValueError as error:  # The last word that lp_solve prints is not a number.
+                raise RuntimeError(f"lp_solve failed on the programs of {method}: {error}") from None
         bounds = {flow.name: float(us) / _US + flow.propagation_s for flow, us in zip(self.flows, found, strict=True)}
         if not all(math.isfinite(bound) for bound in bounds.values()):
             raise RuntimeError(f"panco found no bound by {method}")

@@ -33,28 +33,32 @@ fn a_flow_alone_pays_its_burst_once() {
     // 80 kbit at 4 Mbit/s, the latencies, a packet at the first two, and the propagation of the first two.
     equal(bound.seconds, 0.02 + 0.006 + 8e3 / 8e6 + 8e3 / 4e6 + 0.03);
     assert_eq!(bound.method, Method::BurstsOnce);
-    // 10 kB, and 3 Mbit/s for 12 ms; then for 30.25 ms more.
+    // 10 kB, and 3 Mbit/s for the latency and a packet, at 8 and at 4 Mbit/s.
     let [first, second, third] = bound.bursts[..] else { panic!() };
     equal(first, 10_000.0);
-    equal(second, 10_000.0 + 3e6 * 0.012 / 8.0);
-    equal(third, second + 3e6 * (second * 8.0 / 4e6 + 0.001) / 8.0);
+    equal(second, 10_000.0 + 3e6 * 0.003 / 8.0);
+    equal(third, second + 3e6 * 0.003 / 8.0);
 }
 
 #[test]
 fn flows_of_one_path_count_as_one_and_others_leave_less() {
     let servers = vec![server(10e6, 0.001), server(10e6, 0.001), server(10e6, 0.001)];
-    let mut flows = vec![flow(2_000.0, 1e6, 500.0, &[0, 1, 2]), flow(3_000.0, 2e6, 1500.0, &[0, 1, 2])];
+    let mut flows = vec![flow(2_000.0, 1e6, 500.0, &[0, 1, 2]), flow(3_000.0, 1e6, 1500.0, &[0, 1, 2])];
     let network = Network { servers: servers.clone(), flows: flows.clone() };
     for bound in network.bounds().flows {
         equal(bound.unwrap().seconds, 0.004 + 0.003 + 2.0 * 12e3 / 10e6);
     }
-    flows.push(flow(4_000.0, 7e6, 1000.0, &[1]));
+    flows.push(flow(4_000.0, 8e6, 1000.0, &[1]));
     let bounds = Network { servers, flows }.bounds();
-    // The path has 3 Mbit/s at the second server, where 4 kB of others may be in front.
-    let once = 40e3 / 3e6 + 0.003 + 32e3 / 10e6 + 12e3 / 10e6 + 12e3 / 3e6;
+    // The path has 2 Mbit/s at the second server, where 4 kB of others may be in front.
+    let once = 40e3 / 2e6 + 0.003 + 32e3 / 10e6 + 2.0 * 12e3 / 10e6;
     let first = 40e3 / 10e6 + 0.001;
-    let second = (40e3 + 3e6 * first + 32e3) / 10e6 + 0.001;
-    let third = (40e3 + 3e6 * (first + second)) / 10e6 + 0.001;
+    // Bursts grow beside the other flow of the path: a packet at the 9 Mbit/s that it leaves, or a largest one at all.
+    let one = 16e3 + 1e6 * (0.001 + 24e3 / 10e6 + 4e3 / 9e6);
+    let other = 24e3 + 1e6 * (0.001 + 16e3 / 10e6 + 12e3 / 10e6);
+    let second = (one + other + 32e3) / 10e6 + 0.001;
+    let held = 2.0 * (0.001 + 32e3 / 10e6 + 12e3 / 10e6) + (one + other) / 10e6;
+    let third = (one + other + 1e6 * held) / 10e6 + 0.001;
     assert!(once > first + second + third, "{once}");
     let bound = bounds.flows[0].clone().unwrap();
     equal(bound.seconds, first + second + third);
@@ -72,7 +76,7 @@ fn lengths_count_as_each_server_counts_them() {
     // A byte of the flow takes 1.5 bytes of 3 Mbit/s, and 2 of 5 Mbit/s.
     let bound = network.bounds().flows[0].clone().unwrap();
     equal(bound.seconds, 8e3 / 2e6 + 150.0 * 8.0 / 3e6);
-    equal(bound.bursts[1], 2.0 * (1_000.0 + 1e6 * 0.004 / 8.0));
+    equal(bound.bursts[1], 2.0 * (1_000.0 + 1e6 * (150.0 * 8.0 / 3e6) / 8.0));
 }
 
 #[test]
@@ -107,11 +111,11 @@ fn a_promise_for_conforming_traffic_is_a_delay_as_long_as_bursts_fit() {
         };
         network.bounds().flows[0].clone()
     };
-    // 1 kB, and 1 Mbit/s for 8 ms.
-    let arriving = 1_000.0 + 1e6 * 0.008 / 8.0;
+    // 1 kB, and 1 Mbit/s for the latency and a packet.
+    let arriving = 1_000.0 + 1e6 * 0.006 / 8.0;
     let bound = bounds(arriving, 1e6).unwrap();
     equal(bound.seconds, 8e3 / 2e6 + 0.008 + 500.0 * 8.0 / 2e6 + arriving * 8.0 / 10e6 + 0.001);
-    assert_eq!(bounds(1_900.0, 1e6), Err(Unbounded::Burst { server: 1, arriving, burst: 1_900.0 }));
+    assert_eq!(bounds(1_700.0, 1e6), Err(Unbounded::Burst { server: 1, arriving, burst: 1_700.0 }));
     let overload = Unbounded::Overload { server: 1, asked_bps: 1.1e6, bps: 1e6 };
     assert_eq!(bounds(9_000.0, 1.1e6), Err(overload));
 }
