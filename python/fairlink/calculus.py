@@ -81,8 +81,8 @@ class Flow:
         largest_bytes: Its largest packet in accounted bytes.
         path: Names of its servers in order.
         propagation_s: Propagation delay of all links but the last, in seconds.
-        delay_bound_s: Our bound from the arrival at the first link to the end of the last, in seconds, with propagation.
-            `None` if the path was cut, as no bound holds for the rest.
+        delay_bound_s: Our bound from the arrival at the first link to the end of the last, in seconds, with
+            propagation. `None` if the path was cut, as no bound holds for the rest.
     """
 
     name: str
@@ -181,8 +181,8 @@ class Network:
     def panco(self, method: Method = "PLP", shaping: bool = True) -> dict[str, float]:
         """Returns the bounds of panco by flow, in seconds, with propagation.
 
-        It writes linear programs and runs lp_solve, a program of its own (Debian: lp-solve), in another working directory
-        of this process meanwhile.
+        It writes linear programs and runs lp_solve, a program of its own (Debian: lp-solve). Meanwhile the working
+        directory of this process is another one.
 
         Args:
             method: Total flow analysis, separated flow analysis (which ignores `shaping`), or the linear programs of
@@ -191,12 +191,13 @@ class Network:
 
         Raises:
             ImportError: panco cannot be imported.
+            Refused: Another method.
             RuntimeError: lp_solve is missing, or found no bound.
         """
-        network = self.to_panco(shaping)
-        solver = _panco("lpSolvePath").LPSOLVEPATH
         if method not in ("TFA", "SFA", "PLP", "ELP"):
             raise Refused(f"method: {method!r} is not TFA, SFA, PLP or ELP")
+        network = self.to_panco(shaping)
+        solver = _panco("lpSolvePath").LPSOLVEPATH
         with _in_a_directory_of_its_own():
             try:
                 if method == "TFA":
@@ -225,8 +226,8 @@ def network(
 ) -> Network:
     """Makes the network of a scenario with routes.
 
-    A flow is a source whose arrival curve (`shape` or `police`) is known; of several limits that of the least rate counts.
-    A path is cut where a server has no rate for all traffic, or other flows without a limit.
+    A flow is a source whose arrival curve (`shape` or `police`) is known; of several limits that of the least rate
+    counts. A path is cut where a server has no rate for all traffic, or other flows without a limit.
 
     Args:
         scenario: A scenario, its text (a `str` with a line break) or its file.
@@ -316,7 +317,11 @@ def _ends(report: NetworkReport, servers: dict[str, ServerReport]) -> list[int]:
             for before, hop in zip(flow.path, flow.path[1:]):
                 if fine[hop.server] and not fine[before.server]:
                     fine[hop.server], changed = False, True
-    return [next((n for n, hop in enumerate(flow.path) if not fine[hop.server]), len(flow.path)) for flow in report.flows]
+
+    def end(flow: FlowReport) -> int:
+        return next((n for n, hop in enumerate(flow.path) if not fine[hop.server]), len(flow.path))
+
+    return [end(flow) for flow in report.flows]
 
 
 def _ascending(flows: list[Flow]) -> list[str]:

@@ -7,31 +7,32 @@
 //! | L, L_f | largest packet of all flows of a server, of one flow |
 //! | D | delay bound of a server: e + (sum of sigma) / r, if the sum of rho is at most r |
 //!
-//! **Servers.** A FIFO server is *guaranteed-rate* (GR) with r and e if its n-th packet, of l_n bits, leaves by f_n + e,
-//! where f_n = max(a_n, f_(n-1)) + l_n / r. It is then a FIFO element with the service curve r (t - e)+, and behind it a
-//! packetizer; a FIFO server with that service curve is GR (\[nc\] Section 2.1.3). A packetizer delays no packet at the
-//! last server of a path, and turns the service curve beta before another server into (beta - L)+ (Theorem 1.7.1).
+//! **Servers.** A FIFO server is *guaranteed-rate* (GR) with r and e if its n-th packet, of l_n bits, leaves by f_n +
+//! e, where f_n = max(a_n, f_(n-1)) + l_n / r. It is then a FIFO element with the service curve r (t - e)+, and behind
+//! it a packetizer; a FIFO server with that service curve is GR (\[nc\] Section 2.1.3). A packetizer delays no packet
+//! at the last server of a path, and turns the service curve beta before another server into (beta - L)+ (Theorem
+//! 1.7.1).
 //!
 //! **Each link alone (TFA).** A packet of a FIFO server leaves within D. The bound of a path is the sum of the D.
 //!
-//! **Bursts once (SFA).** In a FIFO server with other flows of the burst b and the rate x together, a flow has the service
-//! curve (r - x)(t - e - b / r)+ (\[nc\] Section 6.2, with theta = e + b / r). The curves of a path convolve:
+//! **Bursts once (SFA).** In a FIFO server with other flows of the burst b and the rate x together, a flow has the
+//! service curve (r - x)(t - e - b / r)+ (\[nc\] Section 6.2, with theta = e + b / r). The curves of a path convolve:
 //!
 //! > delay <= sigma / min (r - x) + sum (e + b / r) + sum of l over all servers but the last.
 //!
 //! Here l is the smaller of L_f / (r - x), for a packetizer of the flow, and L / r, for one of the server.
 //!
-//! **Bursts grow.** Behind a server the burst of a flow is sigma + rho D, because no packet leaves before it has arrived;
-//! and sigma + rho (e + b / r + l), by the service curve with the packetizer (\[nc\] Theorem 1.4.3). The smaller one
-//! counts. Flows of one path and one ratio of lengths count as one flow. So without other flows the bound is that of the
-//! concatenation of GR nodes (\[nc\] Section 2.1.3). A flow's bound is the smaller of the two, and the propagation of all
-//! links but the last.
+//! **Bursts grow.** Behind a server the burst of a flow is sigma + rho D, because no packet leaves before it has
+//! arrived; and sigma + rho (e + b / r + l), by the service curve with the packetizer (\[nc\] Theorem 1.4.3). The
+//! smaller one counts. Flows of one path and one ratio of lengths count as one flow. So without other flows the bound
+//! is that of the concatenation of GR nodes (\[nc\] Section 2.1.3). A flow's bound is the smaller of the two, and the
+//! propagation of all links but the last.
 //!
-//! **Servers for conforming traffic only** have no service curve: they bound the delay of a class that keeps to a burst and
-//! a rate. The burst of TFA has to be within the burst of the class. In SFA such a server is a delay.
+//! **Servers for conforming traffic only** have no service curve: they bound the delay of a class that keeps to a burst
+//! and a rate. The burst of TFA has to be within the burst of the class. In SFA such a server is a delay.
 //!
-//! The bounds hold for packets of queues that drop none. They ignore that a link limits the rate of what it sends to the
-//! next, and that packets cannot leave as soon as they arrive.
+//! The bounds hold for packets of queues that drop none. They ignore that a link limits the rate of what it sends to
+//! the next, and that packets cannot leave as soon as they arrive.
 //!
 //! In floating point; the relative error is below 1e-9 for paths of up to 1000 links. Cost: O(flows x hops), and for
 //! each flow and hop the flows there.
@@ -288,8 +289,8 @@ impl Network {
     }
 
     /// The latency of a flow's service curve at a server, with the packetizer. Beside it are other flows of a burst in
-    /// bytes and a rate in bit/s. `own` and `largest` are the largest packets of the flow and of all, in bytes. Infinite
-    /// if there is no such curve.
+    /// bytes and a rate in bit/s. `own` and `largest` are the largest packets of the flow and of all, in bytes.
+    /// Infinite if there is no such curve.
     fn held(&self, server: usize, (burst, rate): (f64, f64), own: f64, largest: f64) -> f64 {
         match self.servers[server].service {
             Some(Service::Rate { bps, latency_s }) if bps > rate => {
