@@ -80,8 +80,8 @@ class Flow:
         rate_bps: Rate of its token bucket in bit/s of accounted bytes.
         largest_bytes: Its largest packet in accounted bytes.
         path: Names of its servers in order.
-        propagation_s: Propagation delay of all links but the last, in seconds.
-        delay_bound_s: Our bound from the arrival at the first link to the end of the last, in seconds, with
+        propagation_s: Propagation delay of all its links, in seconds.
+        delay_bound_s: Our bound from the arrival at the first link to the far end of the last, in seconds, with
             propagation. `None` if the path was cut, as no bound holds for the rest.
     """
 
@@ -236,12 +236,13 @@ def network(
         name: Name of the network.
 
     Raises:
-        Refused: Errors in the scenario; no route in it; no flow with a bound; lengths that links count differently.
+        Refused: Errors in the scenario; no route in it; no flow that can be written; lengths that links count
+            differently.
     """
     link: Link = Scenario.of(scenario).link
     report = link.check(scheduler=scheduler, lenient=lenient).view.network
     if report is None:
-        raise Refused("the scenario has no routes: add route = [\"PEER:CLASS\"] to a [[source]], and check it with sim")
+        raise Refused("the scenario has no routes, or errors that sim names: add route = [\"PEER:CLASS\"] to a source")
     return _made(report, name)
 
 
@@ -256,7 +257,8 @@ def _made(report: NetworkReport, name: str) -> Network:
         seen[flow.name] = seen.get(flow.name, 0) + 1
         called = flow.name if seen[flow.name] == 1 else f"{flow.name} #{seen[flow.name]}"
         if end < len(flow.path):
-            lost.append(f"{called}: {'from ' + flow.path[end].server + ' on, ' if end else ''}no bound: {flow.why_not}")
+            why = flow.why_not or "a class there has a promise for conforming traffic only"
+            lost.append(f"{called}: {'from ' + flow.path[end].server + ' on, ' if end else ''}no server: {why}")
         if end == 0:
             continue
         path = flow.path[:end]
@@ -273,12 +275,12 @@ def _made(report: NetworkReport, name: str) -> Network:
                 rate_bps=flow.rate_bps * ratio,
                 largest_bytes=max(hop.largest_bytes for hop in path),
                 path=tuple(hop.server for hop in path),
-                propagation_s=sum(servers[hop.server].propagation_s for hop in path[:-1]),
+                propagation_s=sum(servers[hop.server].propagation_s for hop in path),
                 delay_bound_s=flow.delay_bound_s if end == len(flow.path) else None,
             )
         )
     if not flows:
-        raise Refused("no flow has a bound: " + "; ".join(lost))
+        raise Refused("no flow can be written: " + "; ".join(lost))
     made = [_server(servers[name], last[name]) for name in _ascending(flows)]
     return Network(name=name, servers=tuple(made), flows=tuple(flows), left_out=tuple(lost))
 

@@ -26,7 +26,7 @@
 //! arrived; and sigma + rho (e + b / r + l), by the service curve with the packetizer (\[nc\] Theorem 1.4.3). The
 //! smaller one counts. Flows of one path and one ratio of lengths count as one flow. So without other flows the bound
 //! is that of the concatenation of GR nodes (\[nc\] Section 2.1.3). A flow's bound is the smaller of the two, and the
-//! propagation of all links but the last.
+//! propagation of all links.
 //!
 //! **Servers for conforming traffic only** have no service curve: they bound the delay of a class that keeps to a burst
 //! and a rate. The burst of TFA has to be within the burst of the class. In SFA such a server is a delay.
@@ -67,7 +67,7 @@ pub enum Service {
 pub struct Server {
     /// Its service; `None` if none is promised.
     pub service: Option<Service>,
-    /// Propagation delay of the link in seconds, on the way to another.
+    /// Propagation delay of the link in seconds.
     pub propagation_s: f64,
 }
 
@@ -156,7 +156,8 @@ pub enum Method {
 /// The bound of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowBound {
-    /// Longest time from the arrival at the first server until the last bit has left the last one, in seconds.
+    /// Longest time from the arrival at the first server until the last bit is at the far end of the last link, in
+    /// seconds.
     pub seconds: f64,
     /// Its analysis.
     pub method: Method,
@@ -189,7 +190,7 @@ impl Network {
             let each = delays.iter().sum::<f64>();
             let once = self.bursts_once(flow, &groups, &at, &bursts, &delays);
             let (seconds, method) = if once < each { (once, Method::BurstsOnce) } else { (each, Method::EachLink) };
-            let way: f64 = path[..path.len() - 1].iter().map(|hop| self.servers[hop.server].propagation_s).sum();
+            let way: f64 = path.iter().map(|hop| self.servers[hop.server].propagation_s).sum();
             let bursts = path.iter().zip(&bursts[flow]).map(|(hop, burst)| hop.ratio * burst).collect();
             Ok(FlowBound { seconds: seconds + way, method, bursts })
         };

@@ -69,8 +69,8 @@ pub struct FlowReport {
     pub rate_bps: Option<f64>,
     /// The servers that it crosses, in order.
     pub path: Vec<HopReport>,
-    /// Longest time in seconds from the arrival at the first link until the last bit has left the last one, with the
-    /// propagation between links, while no packet is dropped. Absent if there is no bound.
+    /// Longest time in seconds from the arrival at the first link to that at the far end of the last, with the
+    /// propagation of all links, while no packet is dropped. Absent if there is no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_bound_s: Option<f64>,
     /// `bursts_once` if the service of all links together gives the bound, `each_link` if it is the sum of the bounds

@@ -27,11 +27,11 @@ fn a_flow_alone_pays_its_burst_once() {
     let mut servers = vec![server(8e6, 0.002), server(4e6, 0.001), server(6e6, 0.003)];
     servers[0].propagation_s = 0.01;
     servers[1].propagation_s = 0.02;
-    servers[2].propagation_s = 1.0;
+    servers[2].propagation_s = 0.03;
     let network = Network { servers, flows: vec![flow(10_000.0, 3e6, 1000.0, &[0, 1, 2])] };
     let bound = network.bounds().flows[0].clone().unwrap();
-    // 80 kbit at 4 Mbit/s, the latencies, a packet at the first two, and the propagation of the first two.
-    equal(bound.seconds, 0.02 + 0.006 + 8e3 / 8e6 + 8e3 / 4e6 + 0.03);
+    // 80 kbit at 4 Mbit/s, the latencies, a packet at the first two, and the propagation.
+    equal(bound.seconds, 0.02 + 0.006 + 8e3 / 8e6 + 8e3 / 4e6 + 0.06);
     assert_eq!(bound.method, Method::BurstsOnce);
     // 10 kB, and 3 Mbit/s for the latency and a packet, at 8 and at 4 Mbit/s.
     let [first, second, third] = bound.bursts[..] else { panic!() };
@@ -143,7 +143,7 @@ fn slowest(network: &Network, sources: Vec<Packet>) -> Vec<f64> {
             let place = path.iter().position(|hop| hop.server == number).unwrap();
             match path.get(place + 1) {
                 Some(next) => waiting[next.server].push((leaves + server.propagation_s, len, flow, born)),
-                None => worst[flow] = worst[flow].max(leaves - born),
+                None => worst[flow] = worst[flow].max(leaves + server.propagation_s - born),
             }
         }
     }
