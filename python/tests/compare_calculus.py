@@ -4,6 +4,7 @@ python compare_calculus.py            prints the table of docs/network-calculus.
 python compare_calculus.py --write    writes it there
 python compare_calculus.py --runs 5   simulates each network five times instead of 60
 python compare_calculus.py --all      prints all flows instead
+python compare_calculus.py --random 2000 --runs 6   compares delays with bounds in random networks instead
 
 The package has to be installed. The columns of panco need panco on PYTHONPATH and lp_solve.
 """
@@ -260,6 +261,35 @@ CASES: tuple[Case, ...] = (
 )
 
 
+SCHEDULERS = ("hls", "hvt", "drr", "wfq", "wf2q+", "scfq", "sfq", "qfq", "virtual-clock", "rcsp", "sced", "fq-ldf")
+
+
+def drawn(seed: int) -> Case:
+    """Returns a random network."""
+    dice = random.Random(seed)
+    names = "ABCDE"[: dice.randrange(2, 6)]
+    links = {name: Link(dice.choice((10, 20, 50)), 6, propagation=f"{dice.randrange(5)}ms") for name in names}
+    flows = []
+    for _ in range(dice.randrange(1, 6)):
+        path = "".join(name for name in names if dice.random() < 0.6) or dice.choice(names)
+        flows.append(Flow(path, dice.randrange(1, 9), dice.choice((0.4, 0.7, 1)), dice.randrange(100, 1500)))
+    flows.append(Flow(names, 4, 1))
+    return Case(f"random {seed}", SCHEDULERS[seed % len(SCHEDULERS)], links, tuple(flows))
+
+
+def closest(seeds: range, runs: int) -> dict[str, float]:
+    """Returns the largest part of a bound that a packet of a route was delayed in random networks, by scheduler."""
+    parts: dict[str, float] = {}
+    for seed in seeds:
+        case = drawn(seed)
+        measured = case.measured(runs)
+        for flow in case.network().flows:
+            if len(flow.path) > 1:
+                part = measured[flow.name] / (flow.delay_bound_s or 0.0)
+                parts[case.scheduler] = max(parts.get(case.scheduler, 0.0), part)
+    return parts
+
+
 def theirs(network: calculus.Network) -> dict[Method, dict[str, float]]:
     """Returns panco's bounds in seconds by method and flow, with the limit of the line where a method has it. Methods
     whose programs lp_solve does not solve are absent."""
@@ -310,7 +340,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/network-calculus.md")
     parser.add_argument("--runs", type=int, default=RUNS, help="simulations of each network")
     parser.add_argument("--all", action="store_true", help="prints all flows and methods instead")
+    parser.add_argument("--random", type=int, default=0, help="simulates as many random networks instead")
     asked = parser.parse_args()
+    if asked.random:
+        for scheduler, part in closest(range(asked.random), asked.runs).items():
+            print(f"{scheduler}: delays of up to {part:.3f} of a bound")
+        return
     if asked.all:
         for case in CASES:
             every(case, asked.runs)

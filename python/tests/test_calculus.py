@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import random
 import shutil
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_calculus import BEGIN, CASES, DOCS, END, METHODS, MOST_IN_ELP, Case, Flow, Link, row
+from compare_calculus import BEGIN, CASES, DOCS, END, METHODS, MOST_IN_ELP, SCHEDULERS, Case, closest, row
 from conftest import SCENARIOS
 
 import fairlink
@@ -273,25 +272,10 @@ def test_the_manual_has_the_bounds_of_panco(case: Case) -> None:
     assert found[:7] == expected[:7] and found[8:] == expected[8:]
 
 
-@pytest.mark.parametrize("seed", range(48))
-def test_no_packet_of_a_random_network_is_later_than_its_bound(seed: int) -> None:
-    dice = random.Random(seed)
-    count = dice.randrange(2, 6)
-    names = "ABCDEF"[:count]
-    links = {name: Link(dice.choice((10, 20, 50)), 6, propagation=f"{dice.randrange(5)}ms") for name in names}
-    flows = []
-    for _ in range(dice.randrange(2, 6)):
-        path = "".join(name for name in names if dice.random() < 0.6) or dice.choice(names)
-        packet = dice.randrange(100, 1500)
-        flows.append(Flow(path, dice.randrange(1, 9), dice.choice((0.4, 0.7, 1)), packet))
-    flows.append(Flow(names, 4, 1))
-    known = ("hls", "hvt", "drr", "wfq", "wf2q+", "scfq", "sfq", "qfq", "virtual-clock", "rcsp", "sced", "fq-ldf")
-    scheduler = known[seed % len(known)]
-    drawn = Case("random", scheduler, links, tuple(flows))
-    network, measured = drawn.network(), drawn.measured(6)
-    for flow in network.flows:
-        if len(flow.path) > 1:
-            assert 0 < measured[flow.name] <= (flow.delay_bound_s or 0), (scheduler, flow)
+def test_no_packet_of_a_random_network_is_later_than_its_bound() -> None:
+    parts = closest(range(60), runs=6)
+    assert set(parts) == set(SCHEDULERS)
+    assert all(0.2 < part <= 1 for part in parts.values()), parts
 
 
 def test_a_path_is_cut_where_no_bound_holds() -> None:
