@@ -640,9 +640,8 @@ class FlowReport(View):
         path: The servers that it crosses, in order.
         burst_bytes: Burst of its arrival curve in bytes of frames without overhead. Absent if no curve limits
             it.
-        delay_bound_s: Longest time in seconds from the arrival at the first link until the last bit has left
-            the last one, with the propagation between links, while no packet is dropped. Absent if there is no
-            bound.
+        delay_bound_s: Longest time in seconds from the arrival at the first link to that at the far end of the
+            last, with the propagation of all links, while no packet is dropped. Absent if there is no bound.
         method: `bursts_once` if the service of all links together gives the bound, `each_link` if it is the sum
             of the bounds of the links. Absent without a bound.
         rate_bps: Rate of that curve in bit/s.

@@ -20,8 +20,8 @@ pub(super) fn print(network: &NetworkReport, out: &mut Out) -> Result<(), CliErr
             out.paragraph(&format!("not computed      {}, because {why}", flow.name), 18)?;
         }
     }
-    let about = "routes            a packet that is not dropped is at the end of the last link within this time, while all \
-                 sources keep to their arrival curves; below, bursts and bounds at each link";
+    let about = "routes            a packet that is not dropped is at the end of the last link within this time, while \
+                 all sources keep to their arrival curves; below, bursts and bounds at each link";
     out.paragraph(about, 18)
 }
 
