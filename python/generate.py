@@ -23,6 +23,7 @@ ROOTS = {
     "fluid": "FluidDocument",
     "import": "ImportDocument",
     "keys": "KeysDocument",
+    "reproduce": "ReproduceDocument",
     "schedulers": "SchedulersDocument",
     "sim": "SimDocument",
 }
@@ -80,10 +81,14 @@ class Generator:
         text = clean(first.get("description", ""))
         choices = first.get("oneOf") or first.get("anyOf")
         if choices and all("const" in choice for choice in choices):
-            self.made[name] = f"{name} = Literal[{', '.join(json.dumps(choice['const']) for choice in choices)}]\n"
+            text += "".join(
+                f"\n\n- `{json.dumps(choice['const'])}`: {clean(choice.get('description', ''))}" for choice in choices
+            )
+            kind = f"Literal[{', '.join(json.dumps(choice['const']) for choice in choices)}]"
+            self.made[name] = alias(name, kind, text)
             return
         if choices and not any("properties" in choice for choice in choices):
-            self.made[name] = f"{name} = {' | '.join(dict.fromkeys(self.type(one, name) for one in choices))}\n"
+            self.made[name] = alias(name, " | ".join(dict.fromkeys(self.type(one, name) for one in choices)), text)
             return
         if choices:
             text += " One of: " + " ".join(clean(choice.get("description", "")) for choice in choices)
@@ -95,7 +100,8 @@ class Generator:
             given: dict[str, Any] = form.get("properties", {})
             for key in dict.fromkeys([*form.get("required", []), *given]):
                 value = given[key]
-                _, known = keys.setdefault(key, (clean(value.get("description", "")), []))
+                form_of = "Its form." if choices and "const" in value else ""
+                _, known = keys.setdefault(key, (clean(value.get("description", form_of)), []))
                 known.extend(kind for kind in self.type(value, key).split(" | ") if kind not in known)
         needed = set.intersection(*(set(form.get("required", [])) for form in forms))
         lines = ["@dataclass(frozen=True, kw_only=True, repr=False)", f"class {name}(View):"]
@@ -144,6 +150,14 @@ class Generator:
         return " | ".join(parts)
 
 
+def alias(name: str, kind: str, text: str) -> str:
+    """Returns a name for a type, with its description."""
+    paragraphs = (text or f"{name} of a document.").split("\n\n")
+    wrapped = [textwrap.fill(part, 116, subsequent_indent="  " if part.startswith("- ") else "") for part in paragraphs]
+    joined = "\n".join(wrapped) if len(wrapped) == 1 else wrapped[0] + "\n\n" + "\n".join(wrapped[1:])
+    return f'{name} = {kind}\n"""{joined}"""\n'
+
+
 def python(key: str) -> str:
     """Returns the name of a key in Python."""
     return f"{key}_" if keyword.iskeyword(key) else key
@@ -152,6 +166,7 @@ def python(key: str) -> str:
 def clean(text: str) -> str:
     """Returns a description without the marks of Rust's documentation."""
     text = re.sub(r"\[`([^`]+)`\](\([^)]*\))?", r"`\1`", text).replace("\\[", "[").replace("\\]", "]")
+    text = re.sub(r"`null`|\b[Nn]ull\b", "`None`", text)
     return " ".join(text.replace("\\", "\\\\").split())
 
 

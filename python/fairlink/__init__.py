@@ -15,9 +15,11 @@ Numbers are in base units: bit/s, bytes, seconds. docs/python.md is the manual.
 from . import documents
 from ._engine import VERSION as __version__
 from ._campaigns import Campaign, Sweep, sweep
+from ._claims import Claim, Claims, Paper, Reproduction, claims, reproduce
 from ._engine import Demand
 from ._errors import Incomplete, MissingExtra, Refused
 from ._link import ClassInfo, Import, Link, Tree, import_config, schedulers
+from ._plots import plot_style
 from ._results import Check, Diff, Explanation, Fluid, Result, Schedulers, Sim
 from ._scenario import Scenario, Simulation, simulate
 from ._trace import Trace
@@ -25,6 +27,8 @@ from ._trace import Trace
 __all__ = [
     "Campaign",
     "Check",
+    "Claim",
+    "Claims",
     "ClassInfo",
     "Demand",
     "Diff",
@@ -34,7 +38,9 @@ __all__ = [
     "Incomplete",
     "Link",
     "MissingExtra",
+    "Paper",
     "Refused",
+    "Reproduction",
     "Result",
     "Scenario",
     "Schedulers",
@@ -44,8 +50,11 @@ __all__ = [
     "Trace",
     "Tree",
     "__version__",
+    "claims",
     "documents",
     "import_config",
+    "plot_style",
+    "reproduce",
     "schedulers",
     "simulate",
     "sweep",

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     import pyarrow
     from pyarrow import dataset
 
-Value: TypeAlias = "str | int | float"
+Value: TypeAlias = str | int | float
 Engine: TypeAlias = Any
 """`"threads"`, `"ray"`, or a client of Dask (`dask.distributed.Client`)."""
+
+GO_ON = "run the same again to go on"
+"""How a campaign that stopped is completed, as the engine says it for files."""
 
 AHEAD = 4
 """Parts for each worker that an engine has at a time, so that none waits and a long campaign needs no more memory."""
@@ -41,7 +44,7 @@ def sweep(scenario: Scenario | Path, over: Mapping[str, Value | Iterable[Value]]
         over: Values by key: paths of numbers in the scenario, as of `fairlink sim --sweep` (`"link.rate"`,
             `"class.voice.guarantee"`, `"seed"`), and `"scheduler"`. A value is written as in the file, with its unit
             (`"10mbit"`); plain numbers are for keys without unit.
-        runs: Simulations of each combination, with seeds from the scenario's own upwards.
+        runs: Number of simulations of each combination, with seeds from the scenario's own upwards.
 
     Raises:
         TypeError: A value that is neither a text nor a number.
@@ -162,7 +165,7 @@ class Campaign:
         return cls(_engine.Campaign.open(os.path.abspath(os.fspath(dir))))
 
     def run(self, *, on: Engine = "threads", workers: int | None = None, progress: Progress = None) -> Campaign:
-        """Makes the simulations that are missing, as `Sweep.run`."""
+        """Makes the simulations that are missing; see `Sweep.run`."""
         _known(on)
         self._work(on, workers or os.cpu_count() or 1, progress)
         return self
@@ -180,10 +183,12 @@ class Campaign:
         except (KeyboardInterrupt, Refused):
             raise
         except Exception as error:
-            left = len(self._engine.missing())
+            # Engines have the whole call stack of a worker in their text.
+            there, said = self.parts - len(self._engine.missing()), str(error).strip().splitlines()
+            text = next(iter(said), type(error).__name__)
+            remedy = "" if GO_ON in text else f"; {GO_ON}"
             raise Incomplete(
-                f"{self.parts - left} of {self.parts} parts are in {self.dir} and stay: {error}; "
-                "run the same again to go on",
+                f"{there} of {self.parts} parts are in {self.dir} and stay: {text}{remedy}",
             ) from error
         finally:
             shown.close()
@@ -259,6 +264,9 @@ class Campaign:
         left = iter(missing)
         try:
             while True:
+                # Any call would begin another one, which has not the parts of this one.
+                if not ray.is_initialized():
+                    raise RuntimeError("Ray was shut down")
                 for part in left:
                     waiting[remote.remote(self.dir, part)] = part
                     if len(waiting) >= workers * AHEAD:
@@ -270,7 +278,7 @@ class Campaign:
                     ray.get(found)
                     yield part
         finally:
-            for found in waiting:
+            for found in waiting if ray.is_initialized() else ():
                 with contextlib.suppress(Exception):
                     ray.cancel(found)
 

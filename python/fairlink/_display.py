@@ -80,10 +80,10 @@ def class_table(link: dict[str, Any], problems: Iterable[ProblemReport]) -> str:
 
 
 def html_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns rows as a table."""
+    """Returns rows as a table, without columns that no row has a value for."""
     if not rows:
         return ""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     lines = "".join(
         "<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>" for row in rows[:MAX_ROWS]
@@ -97,5 +97,5 @@ def _cell(value: object) -> str:
 
 
 def notes_html(text: str) -> str:
-    """Returns text with its lines."""
-    return f"<pre>{escape(text)}</pre>"
+    """Returns text with its lines and columns."""
+    return f'<pre style="font-family:monospace;white-space:pre;overflow-x:auto">{escape(text)}</pre>'

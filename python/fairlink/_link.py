@@ -16,13 +16,13 @@ from ._sources import Path, Sourced, text_or_file
 from ._tables import Row, flat
 from .documents import ProblemReport
 
-Rate: TypeAlias = "float | str"
+Rate: TypeAlias = float | str
 """A rate: a number in bit/s, or a text such as `"10mbit"`."""
-Size: TypeAlias = "int | str"
+Size: TypeAlias = int | str
 """A size: a number of bytes, or a text such as `"1500B"`."""
-Time: TypeAlias = "float | str"
+Time: TypeAlias = float | str
 """A time: a number in seconds, or a text such as `"10ms"`."""
-Demands: TypeAlias = "str | Mapping[str, Rate] | Sequence[float] | Demand | None"
+Demands: TypeAlias = str | Mapping[str, Rate] | Sequence[float] | Demand | None
 """Demands of the leaves: `"a=inf,b=3mbit"`, `{"a": inf, "b": 3e6}`, a number for each leaf in the order of the file,
 or what `Link.demand` has read. Leaves that are not named have none. `None`: every leaf as much as possible."""
 
@@ -221,7 +221,7 @@ class Link(Sourced):
         """Computes the rates in the long run.
 
         Args:
-            demand: What the leaves ask for.
+            demand: What the leaves ask for, in bit/s, as in `Link.demand`.
             fair: Shares by hierarchical max-min fairness instead of the rule of the link's scheduler.
 
         Raises:
@@ -233,7 +233,7 @@ class Link(Sourced):
         """Returns the rates in the long run in bit/s, class by class as in `names`, without a document.
 
         They are those of `fluid` with the errors of `float`. `numpy.asarray` takes the array without a copy. For many
-        calls with the same demand, read it once with `Link.demand`.
+        calls with the same demand, read it once with `Link.demand`, which has the forms of a demand.
 
         Raises:
             Refused: A wrong demand; a scheduler whose rule gives no rates.
@@ -241,7 +241,15 @@ class Link(Sourced):
         return self._link.rates(demand)
 
     def demand(self, demand: Demands) -> Demand:
-        """Reads demands once, for many calls of `rates` and `fluid` of this link."""
+        """Reads demands once, for many calls of `rates` and `fluid` of this link.
+
+        Args:
+            demand: In bit/s: a text (`"a=inf,b=3mbit"`), a dict (`{"a": inf, "b": 3e6}`), or a number for each leaf in
+                the order of `leaves`. Leaves that are not named ask for nothing. `None`: each asks for all it can get.
+
+        Raises:
+            Refused: A wrong demand.
+        """
         return self._link.demand(demand)
 
     def explain(self, name: str, demand: Demands = None, *, step: Rate | None = None) -> Explanation:
@@ -249,7 +257,7 @@ class Link(Sourced):
 
         Args:
             name: The class.
-            demand: What the leaves ask for.
+            demand: What the leaves ask for, in bit/s, as in `Link.demand`.
             step: Size of the changes that are tried, in bit/s; a tenth of the link if it is not given.
 
         Raises:
@@ -306,11 +314,24 @@ class Import(Result["documents.ImportDocument"]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        return ("links", "notes")
+        return ("links", "notes", "rates")
 
     def table(self, name: str | None = None) -> list[Row]:
-        if self._chosen(name) == "links":
+        """Returns the rows of `links`, of `notes` (what changed and what was left out), or of `rates`.
+
+        A row of `rates` is a class in a case: `before_bps` in the tool and `after_bps` here, while all classes are busy
+        or while the branch `pauses` is idle. There are none without `compare`.
+        """
+        chosen = self._chosen(name)
+        if chosen == "links":
             return [flat(link) for link in self.document["links"]]
+        if chosen == "rates":
+            return [
+                {"link": link["name"], "pauses": case.get("pauses"), "class": one["name"], **_before_after(one)}
+                for link in self.document["links"]
+                for case in link.get("cases", [])
+                for one in case["classes"]
+            ]
         changed, left_out = self.document["changed"], self.document["left_out"]
         return [{"outcome": "changed", **note} for note in changed] + [
             {"outcome": "left out", **note} for note in left_out
@@ -318,6 +339,11 @@ class Import(Result["documents.ImportDocument"]):
 
     def _repr_html_(self) -> str:
         return html_table(self.table()) + html_table(self.table("notes"))
+
+
+def _before_after(one: dict[str, Any]) -> Row:
+    """Returns the rates of a class before and after; `None` where one is not known."""
+    return {key: one.get(key) for key in ("before_bps", "after_bps")}
 
 
 def _only(made: Import) -> Link:
@@ -425,7 +451,29 @@ class Tree:
         transmit_queue: int | str | None = None,
         transmit_priority: bool | None = None,
     ) -> None:
-        """Begins a link of `rate` in bit/s. The others are the keys of `[link]` (docs/link-files.md)."""
+        """Begins a link. The arguments are the keys of `[link]` in a link file (docs/link-files.md has all of each).
+
+        Args:
+            rate: Its rate in bit/s.
+            scheduler: The scheduler; `hls` if it is not given.
+            name: Its name.
+            in_: The gateway's interface on which frames arrive.
+            out: The gateway's interface on which they leave.
+            egress: Instead of both: the interface on which the machine sends its own traffic.
+            mtu: Longest accepted frame in bytes.
+            overhead: Bytes that the link layer adds to each frame; or `"ethernet"`, `"docsis"`, `"ptm"`, `"atm"`.
+            gso: Seconds of a super-frame that are scheduled as one packet; or `"split"`.
+            cores: Number of cores that share the link.
+            split: How they share it: `"one"`, `"hub"`, `"shared"`.
+            hubs: Number of cores that schedule.
+            default: The class of frames that no `match` takes.
+            buffer: Largest number of packets in all queues together.
+            when_full: What is dropped then: `"drop_arrival"` or `"push_out"`.
+            rounds: Length of the rounds of HLS: `"short"` or `"long"`.
+            memory: Limit in bytes of the memory of the scheduler with its queues.
+            transmit_queue: Packets of the queue between the scheduler and the link.
+            transmit_priority: Sends packets of latency-critical classes first from it.
+        """
         given = {key.rstrip("_"): value for key, value in locals().items() if key != "self"}
         self._link = _table("link", given, _LINK)
         self._classes: list[str] = []
@@ -466,11 +514,11 @@ class Tree:
             name: Its name.
             parent: The class above it.
             guarantee: Rate that it always gets, in bit/s; also its weight.
-            weight: Instead of a guarantee: a number relative to its siblings.
+            weight: Instead of a guarantee: a number relative to its siblings, without unit.
             ceiling: The most that it gets, in bit/s.
             burst: Bytes of the bucket of its guarantee.
             ceiling_burst: Bytes of the bucket of its ceiling.
-            priority: Its priority among siblings.
+            priority: Its priority, without unit: 0 is served first.
             bounded: CBQ: it does not borrow.
             isolated: CBQ: it neither borrows nor lends.
             latency_critical: Its packets are sent first, within its share.
@@ -486,7 +534,7 @@ class Tree:
             queue: Its queue discipline: `fifo`, `codel` or `fq_codel`.
             ecn: Marks packets instead of dropping them.
             per: Hosts or flows that share it equally.
-            hosts: Most separate hosts.
+            hosts: Largest number of hosts with a queue of their own.
             match: Frames that belong to it.
             pool: The pool that it borrows from.
             classid: Its number for tc.

@@ -25,15 +25,40 @@ MOST_CURVES = 28
 """Most curves of a picture: more cannot be told apart."""
 
 
+def plot_style() -> dict[str, Any]:
+    """Returns the look of `plot()` as settings of matplotlib, for pictures of your own.
+
+    ```python
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(fairlink.plot_style())
+    ```
+    """
+    return {
+        "axes.edgecolor": GREY,
+        "axes.labelcolor": TEXT,
+        "axes.prop_cycle": f"cycler('color', {list(COLOURS)})",
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlecolor": TEXT,
+        "figure.constrained_layout.use": True,
+        "figure.figsize": (8.0, 4.5),
+        "legend.frameon": False,
+        "lines.linewidth": 1.8,
+        "text.color": TEXT,
+        "xtick.color": TEXT,
+        "ytick.color": TEXT,
+    }
+
+
 def _figure(height: float) -> tuple[Figure, Axes]:
-    figures = need("matplotlib.figure", "plot", "plot()")
-    figure: Figure = figures.Figure(figsize=(8.0, height), layout="constrained")
-    axes: Axes = figure.subplots()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GREY)
-    axes.tick_params(colors=TEXT)
+    need("matplotlib.figure", "plot", "plot()")
+    matplotlib = need("matplotlib", "plot", "plot()")
+    from ._picture import Picture
+
+    with matplotlib.rc_context(plot_style()):
+        figure = Picture(figsize=(8.0, height))
+        axes: Axes = figure.subplots()
     return figure, axes
 
 
@@ -72,9 +97,20 @@ def shares(link: dict[str, Any]) -> Figure:
     axes.tick_params(axis="y", length=0, pad=8 + 6 * max((len(name) for name in names), default=0))
     axes.invert_yaxis()
     axes.set_xlim(0, capacity / factor if capacity else None)
-    axes.set_xlabel(f"rate in {unit}")
+    guaranteed = any(row.get("terms", {}).get("guarantee_bps") for row in rows)
+    axes.set_xlabel(f"rate in {unit}" + ("; orange: guarantee" if guaranteed else ""))
     axes.set_title(f"{rate(capacity)} shared by {link.get('scheduler', '')}", color=TEXT)
     return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Puts the legend above the curves, where it hides none of them."""
+    handles, names = axes.get_legend_handles_labels()
+    longest = max((len(name) for name in names), default=1)
+    columns = max(1, min(len(names), 84 // (longest + 7)))
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.21 * ((len(names) - 1) // columns))
+    figure.legend(handles, names, loc="outside upper center", ncols=columns, frameon=False, labelcolor=TEXT)
 
 
 def over_time(rows: list[Row]) -> Figure:
@@ -91,7 +127,7 @@ def over_time(rows: list[Row]) -> Figure:
         times = [row["start_s"] for row in own] + [row["end_s"] for row in own[-1:]]
         rates = [row["rate_bps"] / factor for row in own]
         # The first of curves that coincide is the widest.
-        width = 1.8 + 1.1 * min(len(names) - place - 1, 4)
+        width = 1.6 + 0.8 * min(len(names) - place - 1, 3)
         dash = [length / width for length in DASHES[place % len(DASHES)]]
         axes.step(
             times,
@@ -102,13 +138,13 @@ def over_time(rows: list[Row]) -> Figure:
             linestyle=(0, dash) if dash else "-",
             linewidth=width,
             marker=MARKERS[(place + 3 * (place // len(COLOURS))) % len(MARKERS)],
-            markersize=7,
+            markersize=6,
             markevery=(place * len(times) // (8 * len(names)), max(1, len(times) // 8)),
         )
     axes.set_xlabel("time in s")
     axes.set_ylabel(f"rate in {unit}")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    _legend(figure, axes)
     return figure
 
 
@@ -135,5 +171,5 @@ def phases(rows: list[Row]) -> Figure:
     ends = {row["start_s"]: row["end_s"] for row in rows}
     axes.set_xticks(range(len(starts)), [f"{start:g} .. {ends[start]:g} s" for start in starts])
     axes.set_ylabel(f"rate in {unit}; black: ideal")
-    axes.legend(frameon=False)
+    _legend(figure, axes)
     return figure

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ._tables import need
 
-Progress: TypeAlias = "bool | Callable[[float, float], object] | None"
+Progress: TypeAlias = bool | Callable[[float, float], object] | None
 
 EVERY_S = 0.05
 """Shortest time between two calls."""

@@ -106,6 +106,19 @@ def class_row(row: dict[str, Any]) -> Row:
     return {"class": row["name"], **{key: value for key, value in flat(row).items() if key != "name"}}
 
 
+def _metrics_row(row: dict[str, Any]) -> Row:
+    """Returns the metrics of a class as a row; the unit comes last."""
+    found: Row = {"class": row["name"]}
+    for key, value in row.items():
+        if key in ("burst_rate_bps", "conforms"):
+            found[key] = value
+        elif key != "name":
+            stem, unit = key.rsplit("_", 1)
+            for part in ("measured", "bound", "margin"):
+                found[f"{stem}_{part}_{unit}"] = None if value is None else value[part]
+    return found
+
+
 class _Shares(_OfLink[S]):
     """A link with its classes, their shares or rates, and warnings."""
 
@@ -251,10 +264,14 @@ class Sim(_OfLink["documents.SimDocument"]):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        return ("classes", "phases", "windows")
+        return ("classes", "phases", "windows", "metrics")
 
     def table(self, name: str | None = None) -> list[Row]:
-        """Returns the rows of `classes` (whole runs), `phases` or `windows` (parts of the time)."""
+        """Returns the rows of `classes` (whole runs), `phases` or `windows` (parts of the time), or `metrics`.
+
+        A row of `metrics` has what was measured of each promise to a class, its bound and the margin between them, such
+        as `fairness_measured_bytes`, `fairness_bound_bytes` and `fairness_margin_bytes`.
+        """
         chosen = self._chosen(name)
         rows: list[Row] = []
         for run in self.document["runs"]:
@@ -262,6 +279,9 @@ class Sim(_OfLink["documents.SimDocument"]):
             of_run = {"scheduler": link.get("scheduler"), "seed": run["seed"]}
             if chosen == "classes":
                 rows += [{**of_run, **class_row(one)} for one in link.get("classes", [])]
+                continue
+            if chosen == "metrics":
+                rows += [{**of_run, **_metrics_row(one)} for one in run.get("metrics") or []]
                 continue
             for span in link.get("spans", []):
                 if f"{span['kind']}s" == chosen:

@@ -2,30 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
-from . import _engine
+from . import _engine, _toml
 from ._errors import problems_of
-from ._link import Link, Time
+from ._link import Link, Time, Tree
 from ._progress import Progress, Shown
 from ._results import Sim
 from ._sources import Path, Sourced, text_or_file
 from ._trace import Trace
 from .documents import ProblemReport
 
+Sources: TypeAlias = "Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]]"
+"""Traffic by class: the keys of a `[[source]]`, or those of several, as link files have them (docs/link-files.md).
+Numbers are in bit/s, bytes, seconds and packets."""
+
 
 class Scenario(Sourced):
-    """A link, its sources and the length of a run. Make one by `from_file` or `from_toml`; it is read by each run."""
+    """A link, its sources and the length of a run.
+
+    Make one by `from_file`, `from_toml` or `from_link`; it is read by each run.
+    """
 
     def __init__(self) -> None:
-        raise TypeError("make a scenario by Scenario.from_file or Scenario.from_toml")
+        raise TypeError("make a scenario by Scenario.from_file, Scenario.from_toml or Scenario.from_link")
 
     @classmethod
     def _read(cls, source: _engine.Source, made_of: tuple[str, tuple[Any, ...]]) -> Scenario:
         scenario = cls.__new__(cls)
         scenario._source, scenario._made_of = source, made_of
         return scenario
+
+    @classmethod
+    def from_link(
+        cls,
+        link: Link | Tree,
+        sources: Sources,
+        *,
+        duration: Time,
+        warmup: Time | None = None,
+        seed: int | None = None,
+        name: str = "scenario.toml",
+    ) -> Scenario:
+        """Makes a scenario of a link, also of one that was imported, and of traffic.
+
+        ```python
+        Scenario.from_link(
+            tree,
+            {
+                "voice": {"model": "cbr", "packets_per_second": 50, "packet": 200},
+                "web": {"model": "greedy", "packet": "1500B", "active": ["0s..5s"]},
+            },
+            duration=10,
+        )
+        ```
+
+        Args:
+            link: The link. It must not have sources.
+            sources: The traffic of its leaves.
+            duration: Length of the run in seconds, or a text such as `"10s"`.
+            warmup: Time at the start that averages exclude, in seconds.
+            seed: The seed of all random numbers; 1 if it is not given.
+            name: Name of the text in messages.
+
+        Raises:
+            TypeError: A value that has no meaning in a scenario.
+            Refused: What is wrong with the text, when it is simulated.
+        """
+        if not isinstance(link, Link | Tree):
+            raise TypeError(f"link: a Link or a Tree is needed, not {type(link).__name__}")
+        given = {"duration": duration, "warmup": warmup, "seed": seed}
+        head = [
+            f"{key} = {_toml.value(key, value, '' if key == 'seed' else 'time')}"
+            for key, value in given.items()
+            if value is not None
+        ]
+        body = [link.to_toml() if isinstance(link, Tree) else link.to_toml(expanded=True)]
+        for leaf, some in sources.items():
+            for source in [some] if isinstance(some, Mapping) else some:
+                if not isinstance(source, Mapping):
+                    raise TypeError(f"sources[{leaf!r}]: a dict of keys is needed, not {type(source).__name__}")
+                lines = (
+                    f"{key} = {_toml.value(key, value, _toml.SOURCE.get(key, ''))}" for key, value in source.items()
+                )
+                body.append("\n".join(["[[source]]", f"class = {_toml.value('class', leaf, '')}", *lines]) + "\n")
+        return cls.from_toml("\n".join([*head, "", *body]), name)
 
     @classmethod
     def of(cls, scenario: Scenario | Path) -> Scenario:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from . import _engine
 
-Path: TypeAlias = "str | os.PathLike[str]"
-Files: TypeAlias = "Mapping[str, str | bytes] | os.PathLike[str] | None"
+Path: TypeAlias = str | os.PathLike[str]
+Files: TypeAlias = Mapping[str, str | bytes] | os.PathLike[str] | None
 
 S = TypeVar("S", bound="Sourced")
 

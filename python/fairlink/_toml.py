@@ -10,6 +10,14 @@ from typing import Any
 _PARTS = {
     "rate": "rate", "peak": "rate", "m1": "rate", "m2": "rate", "burst": "size", "bytes": "size",
     "delay": "time", "d": "time", "every": "time",
+    "uniform": "size", "header": "size", "exponential": "size", "lognormal": "size", "deviation": "size",
+    "min": "size", "max": "size", "mean": "time", "xmin": "time", "xave": "time", "smax": "size", "line": "rate",
+}  # fmt: skip
+
+# Units of the numbers of a source; other keys of it have none.
+SOURCE = {
+    "rate": "rate", "return_rate": "rate", "packet": "size", "request": "size", "response": "size",
+    "on": "time", "off": "time", "rtt": "time", "think": "time", "burst": "packets", "shape_queue": "packets",
 }  # fmt: skip
 
 

@@ -35,6 +35,12 @@ from .documents import FlowReport, NetworkReport, ServerReport
 __all__ = ["Flow", "Method", "Network", "Server", "network"]
 
 Method: TypeAlias = Literal["TFA", "SFA", "PLP", "ELP"]
+"""The analysis.
+
+- `"TFA"`: Total flow analysis: the sum of the delay bounds of the links.
+- `"SFA"`: Separated flow analysis: the service that others leave, over all links.
+- `"PLP"`: Linear programs of polynomial size.
+- `"ELP"`: Linear programs of exponential size."""
 
 _US = 1e6
 """Microseconds in a second. Their unit of time, as lp_solve prints few digits after the point."""

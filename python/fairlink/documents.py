@@ -13,11 +13,58 @@ from typing import Any, Literal
 from ._view import View
 
 SpanKind = Literal["interval", "phase", "window"]
+"""The kind of a span.
+
+- `"interval"`: The time between two observations of a running link.
+- `"phase"`: The time between two changes of the link or of a source's activity in a simulation.
+- `"window"`: A part of a time series."""
 LimitCause = Literal["demand", "ceiling", "parent", "link", "pool", "processor"]
+"""The reason why a class got no more.
+
+- `"demand"`: The class requested no more.
+- `"ceiling"`: A limit of the class itself: a ceiling, an upper limit, a rate beyond which it may not borrow.
+- `"parent"`: The class above it has no more to share.
+- `"link"`: The link has no more to share.
+- `"pool"`: The pool that it shares with classes of other links has no more.
+- `"processor"`: The data thread or the output was late, so that link time was lost."""
 Severity = Literal["error", "warning"]
+"""Severity of a problem.
+
+- `"error"`: The text is refused.
+- `"warning"`: The text is usable all the same."""
 MethodReport = Literal["each_link", "bursts_once"]
+"""The analysis that gives a bound.
+
+- `"each_link"`: The sum of the delay bounds of the links.
+- `"bursts_once"`: The service of all links together, where the burst counts once."""
 DiffKind = Literal["new", "gone", "changed", "affected"]
+"""The state of a link or a class in the new file.
+
+- `"new"`: Only the new file has it.
+- `"gone"`: Only the old file has it.
+- `"changed"`: Both have it, and keys differ.
+- `"affected"`: Both have it with the same keys, and it is given something else."""
 Setting = int | float | str
+"""A value of a key that a sweep sets: in base units if it is a number with or without a unit, otherwise as written."""
+Unit = Literal["B", "s", "bit/s", "packets", "part", "times", "count", ""]
+"""The unit of a number. JSON has it in the base unit.
+
+- `"B"`: Bytes.
+- `"s"`: Seconds.
+- `"bit/s"`: Bits per second.
+- `"packets"`: Packets.
+- `"part"`: A part of something: 0.02 is 2 %.
+- `"times"`: A number of times: one quantity over another.
+- `"count"`: A number of things.
+- `""`: A number without unit."""
+Verdict = Literal["shown", "agrees", "explained", "weaker", "disagrees"]
+"""The verdict on a comparison.
+
+- `"shown"`: No claim: shown for the reader.
+- `"agrees"`: Agrees with the paper.
+- `"explained"`: Differs from the paper, for the row's reason, by the amount that the reason predicts.
+- `"weaker"`: The direction is the paper's, but the size is less than in its sentence.
+- `"disagrees"`: Disagrees with the paper."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -97,7 +144,7 @@ class ClassReport(View):
 
     Attributes:
         name: Its name.
-        parent: The class above it; `null` directly below the link.
+        parent: The class above it; `None` directly below the link.
         leaf: True for a class with packets of its own. Sums over leaves count each packet once.
         bounds: Bounds that the scheduler promises.
         classid: Its handle in the kernel, such as `1:2`.
@@ -131,7 +178,7 @@ class ClassBounds(View):
     `delay_bound_s`.
 
     Attributes:
-        delay_bound_s: Longest delay of a packet in seconds, for traffic within `delay_bound_for`; `null` if
+        delay_bound_s: Longest delay of a packet in seconds, for traffic within `delay_bound_for`; `None` if
             none is promised.
         delay_bound_for: Traffic that the delay bound holds for: all of these limits. Absent if it is not given.
         fairness_bytes: Maximum deviation of the class from its part of a sibling's service while both stay
@@ -223,7 +270,26 @@ class Amount(View):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ByCause(View):
-    """Dropped packets and bytes by cause; only causes that have occurred."""
+    """Dropped packets and bytes by cause; only causes that have occurred.
+
+    Attributes:
+        checksum: Dropped: checksum cannot be computed.
+        class_removed: Dropped: class removed.
+        congestion: Dropped: congestion.
+        joined: Dropped: joined by an offload and cannot be split.
+        not_a_leaf: Dropped: not a leaf class.
+        purged: Dropped: purged.
+        pushed_out: Dropped: pushed out of the longest queue.
+        queue_bytes: Dropped: queue full (bytes).
+        queue_packets: Dropped: queue full (packets).
+        refused_by_interface: Dropped: refused by the interface.
+        runt: Dropped: no whole Ethernet header.
+        shed: Dropped: shed: arrivals faster than the processor.
+        shed_early: Dropped: shed before they were fetched.
+        stale: Dropped: held while the gateway paused.
+        too_long: Dropped: longer than the mtu.
+        total_packets: Dropped: all queues full.
+    """
 
     checksum: Amount | None = None
     class_removed: Amount | None = None
@@ -249,12 +315,12 @@ class Delay(View):
 
     Attributes:
         packets: Number of packets measured.
-        max: Longest.
-        mean: Mean.
-        min: Shortest.
-        p50: Median.
-        p99: 99th percentile.
-        p999: 99.9th percentile.
+        max: Longest, in seconds.
+        mean: Mean, in seconds.
+        min: Shortest, in seconds.
+        p50: Median, in seconds.
+        p99: 99th percentile, in seconds.
+        p999: 99.9th percentile, in seconds.
     """
 
     packets: int
@@ -271,10 +337,10 @@ class Ideal(View):
     """The rate of a class in the fluid ideal for a demand.
 
     Attributes:
-        request_bps: Requested rate in bit/s; `null` for unlimited demand.
+        request_bps: Requested rate in bit/s; `None` for unlimited demand.
         allocation_bps: Allocated rate in bit/s.
         satisfied: True if the class's request is met.
-        limited_by: The class whose capacity limits it, `link` for the link; `null` if there is none.
+        limited_by: The class whose capacity limits it, `link` for the link; `None` if there is none.
         exact_bps: The same without rounding, as a fraction of whole numbers. Absent if rates are computed in
             floating point.
     """
@@ -312,9 +378,9 @@ class Terms(View):
     """The terms that a class is configured with.
 
     Attributes:
-        guarantee_bps: Guaranteed rate in bit/s; `null` if the class has none.
-        weight: Configured weight; `null` if the share is a guarantee.
-        ceiling_bps: Highest rate in bit/s; `null` if the class has no ceiling.
+        guarantee_bps: Guaranteed rate in bit/s; `None` if the class has none.
+        weight: Configured weight; `None` if the share is a guarantee.
+        ceiling_bps: Highest rate in bit/s; `None` if the class has no ceiling.
         share_all_busy_bps: Rate in bit/s while every leaf is greedy, rounded down. Absent if it is not
             computed.
     """
@@ -362,7 +428,7 @@ class Span(View):
         delay_s: Delays of all packets that left.
         forfeited_s: Lost link time in seconds beyond the part that is made up for.
         limit: The reason.
-        limited_by: The class whose limit it is, `link` for the link; `null` if no class limits it.
+        limited_by: The class whose limit it is, `link` for the link; `None` if no class limits it.
         limited_for_s: Time for which the limit has lasted, in seconds, as far as it was observed.
         pauses: Number of times that the data thread did not run for more than 300 ms.
         rates: Rates of the whole link.
@@ -393,7 +459,7 @@ class ClassSpan(View):
         delay_s: Delays of packets that left in the span.
         dropped_packets: Packets dropped, if their bytes are not counted.
         limit: The reason.
-        limited_by: The class whose limit it is, `link` for the link; `null` if no class limits it.
+        limited_by: The class whose limit it is, `link` for the link; `None` if no class limits it.
         limited_for_s: Time for which the limit has lasted, in seconds, as far as it was observed.
         queue_packets: Length of its queue.
     """
@@ -414,8 +480,8 @@ class QueueLength(View):
     """Length of a queue over a window, in packets.
 
     Attributes:
-        mean: Mean over time.
-        max: Longest.
+        mean: Mean over time, in packets.
+        max: Longest, in packets.
     """
 
     mean: float
@@ -448,7 +514,7 @@ class AsPrinted(View):
     Attributes:
         theorem: Its name.
         quantity: `fairness_bytes`, `transmission_gap_s` or `delay_s`.
-        class_: Of which class; `null` for the link.
+        class_: Of which class; `None` for the link.
         value: The value, in the unit of the quantity.
         caution: The reason why it does not hold as printed.
     """
@@ -467,9 +533,9 @@ class InnerCurve(View):
     Attributes:
         class_: Its name.
         from_s: Earliest time of a shortfall, in seconds after it gets packets.
-        short_by_bytes: Null if it grows without limit.
+        short_by_bytes: `None` if it grows without limit.
         at_s: When it is short by so much, in seconds after it gets packets.
-        at_most_bytes: Upper bound under any arrivals, including link-sharing; null without a bound.
+        at_most_bytes: Upper bound under any arrivals, including link-sharing; `None` without a bound.
     """
 
     class_: str
@@ -487,7 +553,7 @@ class MeanDelayEstimate(View):
         class_: Its name.
         load: The part of its rate that the class uses while all classes have packets.
         round_bytes: Bytes of a round.
-        packets_per_round: Packets of the class in a round.
+        packets_per_round: Number of packets of the class in a round.
         mean_delay_s: Absent if its error is unknown; `why_none` has the reason.
         times_too_long: By which factor the theorem is too long, at least and at most.
         why_none: Reason for no estimate.
@@ -507,7 +573,7 @@ class VirtualTimes(View):
     """Largest difference of the virtual times of siblings, [hfsc] Theorem 3.
 
     Attributes:
-        bound_s: The largest difference of children of one class; null if there is no bound.
+        bound_s: The largest difference of children of one class; `None` if there is no bound.
         class_: The parent of these children, or the class that prevents a bound.
         why_none: Reason for no bound.
         why_useless: Reason for a bound that is too long to be of use.
@@ -527,7 +593,7 @@ class ProblemReport(View):
         severity: Severity.
         code: The kind of problem in one word, such as `unknown_key`.
         message: The message.
-        help: The remedy; `null` if none is known.
+        help: The remedy; `None` if none is known.
         column: Column in characters, from 1.
         file: Name of the text. Absent if the error is not in a text.
         length: Length of the place in characters.
@@ -551,7 +617,7 @@ class Admission(View):
     Attributes:
         admitted: True if it can.
         fails_at_s: After how many seconds all classes together ask for more than the link carries, if all
-            become backlogged at once; `null` for never.
+            become backlogged at once; `None` for never.
     """
 
     admitted: bool
@@ -563,7 +629,7 @@ class Flood(View):
     """Limits of what a flood does to a frame of another class in the gateway.
 
     Attributes:
-        frames: Frames that may be in front of it until it is classified.
+        frames: Number of frames that may be in front of it until it is classified.
         by_class: True if the kernel drops by class what is more than the gateway fetches; else it drops frames
             of any class.
         delay_s: Time for these at the measured capacity, in seconds. Absent if that was not measured.
@@ -809,8 +875,8 @@ class ValueDiff(View):
     """Two values that differ; one that is absent is not known, or there is no such class.
 
     Attributes:
-        new: Value in the second file.
-        old: Value in the first file.
+        new: Value in the second file, in the same unit.
+        old: Value in the first file, in the unit with which the key ends.
     """
 
     new: int | None | float = None
@@ -862,8 +928,10 @@ class Improvements(View):
     """The member `changes`.
 
     Attributes:
+        step_bps: Size of a change, in bit/s.
         helpful: The most helpful first.
-        untried_siblings: Siblings whose reduced demand was not tried, because there are too many.
+        useless: Changes that give the class nothing.
+        untried_siblings: Number of siblings whose reduced demand was not tried, because there are too many.
     """
 
     step_bps: int
@@ -878,10 +946,15 @@ class Improvement(View):
 
     Attributes:
         change: `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
+        class_: The changed class; `link` for the link.
+        gain_bps: Rate that the explained class gains, in bit/s.
         fits: True if the classes above have so much left.
-        gain_per_bps: Of a small change; null if there is none.
+        from_bps: Rate before, in bit/s. `None` for no limit, and for unlimited demand of leaves.
+        from_weight: Weight before.
+        gain_per_bps: Of a small change; `None` if there is none.
         gain_per_weight: Bit/s gained by one more unit of weight.
-        to_bps: Null for no limit, and for unlimited demand of leaves.
+        to_bps: Rate after, in bit/s; `None` as before.
+        to_weight: Weight after.
     """
 
     change: str
@@ -903,9 +976,9 @@ class StepReport(View):
     Attributes:
         name: Its name.
         terms: The terms that it is configured with.
-        limit_bps: Limit of its rate in bit/s, regardless of the link; `null` without a limit.
+        limit_bps: Limit of its rate in bit/s, regardless of the link; `None` without a limit.
         limit: The setting that gives this limit.
-        wants_bps: Demand of the leaves below it together in bit/s; `null` for as much as possible.
+        wants_bps: Demand of the leaves below it together in bit/s; `None` for as much as possible.
         ideal: Its request and its allocation.
         fair_share_per_weight: Of its parent: bit/s per unit of weight. If weights are guarantees in bit/s, it
             is a dimensionless factor of guarantees.
@@ -948,7 +1021,7 @@ class Strategy(View):
 
     Attributes:
         misreport: Gain of its leaves from understating or overstating their demand.
-        rearrange: Gain of other guarantees below it; null for a leaf.
+        rearrange: Gain of other guarantees below it; `None` for a leaf.
         not_searched: Reason for no search.
     """
 
@@ -962,7 +1035,8 @@ class Rules(View):
     """Rules of a document.
 
     Attributes:
-        htb: Null if HTB would refuse the file.
+        hmm: Under hierarchical max-min fairness.
+        htb: `None` if HTB would refuse the file.
     """
 
     hmm: Found
@@ -974,7 +1048,10 @@ class Found(View):
     """Found of a document.
 
     Attributes:
-        tried: Allocations that were computed.
+        truthful_bps: Rate with the true demand and the guarantees of the file, in bit/s.
+        best_bps: Rate with the best strategy, in bit/s.
+        gain_bps: The difference, in bit/s.
+        tried: Number of allocations that were computed.
         with_: Changes of the best strategy; empty if nothing is better.
     """
 
@@ -990,7 +1067,8 @@ class Changed(View):
     """Changed of a document.
 
     Attributes:
-        bps: Its stated demand, or its guarantee; null for as much as possible, and for a weight.
+        class_: The class.
+        bps: Its stated demand, or its guarantee, in bit/s; `None` for as much as possible, and for a weight.
         weight: In thousandths of the weight as written, if there is no guarantee.
     """
 
@@ -1060,7 +1138,7 @@ class ImportedLinkReport(View):
         capacity_bps: Its rate in bit/s.
         classes: Number of its classes.
         scheduler: Its scheduler.
-        before: The scheduler that models the tool; `null` if the tool has no rule.
+        before: The scheduler that models the tool; `None` if the tool has no rule.
         unreachable: Classes that no frame can reach.
         cases: Rates of the classes before and after the import; none if they were not compared.
         gateway_bps: Bits per second that the gateway moves on this machine. Absent if it was not measured.
@@ -1118,7 +1196,7 @@ class PlanShare(View):
     """The classes with one ceiling, and their rates while all classes are busy.
 
     Attributes:
-        ceiling_bps: The ceiling in bit/s; `null` for none.
+        ceiling_bps: The ceiling in bit/s; `None` for none.
         classes: Number of classes.
         least_bps: The lowest rate in bit/s.
         mean_bps: The mean rate in bit/s.
@@ -1286,12 +1364,12 @@ class ChangeRun(View):
         name: Its name, such as that of a file.
         scheduler: The scheduler from then on.
         capacity_bps: The link's rate from then on.
-        kept_classes: Classes that were there before and after, those with children included.
-        removed_classes: Classes that were there before only.
+        kept_classes: Number of classes that were there before and after, those with children included.
+        removed_classes: Number of classes that were there before only.
         removed_packets: Packets that those had queued. They were dropped.
-        split_classes: Leaves that have classes below them since.
+        split_classes: Number of leaves that have classes below them since.
         split_packets: Packets that those had queued. They were dropped.
-        new_classes: Classes that are there since.
+        new_classes: Number of classes that are there since.
         unfit_packets: Packets of other classes that were dropped because the new limits have no room for them.
     """
 
@@ -1314,19 +1392,20 @@ class ClosedRun(View):
     responses.
 
     Attributes:
+        model: Its form.
         class_: Its class.
         goodput_bps: Mean rate of acknowledged packets over the whole run, in bit/s of frames.
         sent_packets: Packets sent.
         delivered_packets: Acknowledged packets.
         lost_packets: Packets taken for lost.
-        marks: Marks of congestion.
+        marks: Number of marks of congestion.
         timeouts: Number of timeouts.
         largest_window: Largest window, in packets.
         mean_rtt_s: Mean time from sending a packet to hearing of it.
         max_rtt_s: Longest such time.
-        answered: Requests that were answered.
+        answered: Number of requests that were answered.
         answered_per_second: The same in each second of the run.
-        repeated: Requests that were sent again.
+        repeated: Number of requests that were sent again.
         mean_s: Mean time from the first packet of a request to the end of its response.
         max_s: Longest such time.
     """
@@ -1387,9 +1466,9 @@ class Measured(View):
     """A measurement beside its bound. Both cover the whole run, the warmup included.
 
     Attributes:
-        measured: The worst that happened.
-        bound: The scheduler's promise, if there is one and it is computed.
-        margin: The bound minus the measurement: below zero if it was exceeded.
+        measured: The worst that happened, in the unit with which its key ends.
+        bound: The scheduler's promise in this unit, if there is one and it is computed.
+        margin: The bound minus the measurement, in this unit: below zero if it was exceeded.
     """
 
     measured: float
@@ -1419,8 +1498,8 @@ class MisplacedIn(View):
 
     Attributes:
         window_s: The length in seconds.
-        mean: Over all windows.
-        worst: In the worst window.
+        mean: Mean over all windows, as a part of the traffic.
+        worst: The part in the worst window.
     """
 
     window_s: float
@@ -1512,11 +1591,11 @@ class Paired(View):
     """A mean of differences of pairs.
 
     Attributes:
-        mean: Mean of the values.
+        mean: Mean of the values, in their unit.
         ci95: Half of the width of the 95 % confidence interval by Student's t with n - 1 degrees of freedom: t
             s / sqrt(n). `None` for a single value.
-        ci95_normal: The same by the normal distribution: 1.96 s / sqrt(n), the thesis' formula. Too narrow for
-            a few values.
+        ci95_normal: The same by the normal distribution, in the same unit: 1.96 s / sqrt(n), the thesis'
+            formula. Too narrow for a few values.
         n: Number of values: fewer than runs if some had none.
         different: True if the interval by Student's t leaves out zero.
     """
@@ -1554,8 +1633,8 @@ class Judged(View):
         seed: The seed of the run.
         measured: The measurement, in bit/s, seconds, packets or as a part; `None` if there is none, such as the
             delay without packets.
-        at_least: The least that is expected.
-        at_most: The expected maximum.
+        at_least: The least that is expected, in the unit of `measured`.
+        at_most: The most that is expected, in the unit of `measured`.
         met: True if the expectation is met. False without a measurement.
     """
 
@@ -1599,11 +1678,11 @@ class Estimate(View):
     """The mean of a few independent values and its uncertainty.
 
     Attributes:
-        mean: Mean of the values.
+        mean: Mean of the values, in their unit.
         ci95: Half of the width of the 95 % confidence interval by Student's t with n - 1 degrees of freedom: t
             s / sqrt(n). `None` for a single value.
-        ci95_normal: The same by the normal distribution: 1.96 s / sqrt(n), the thesis' formula. Too narrow for
-            a few values.
+        ci95_normal: The same by the normal distribution, in the same unit: 1.96 s / sqrt(n), the thesis'
+            formula. Too narrow for a few values.
         n: Number of values: fewer than runs if some had none.
     """
 
@@ -1681,3 +1760,80 @@ class RateSummary(View):
     settled_bps: Estimate
     fair_bps: float
     ideal_bps: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReproduceDocument(View):
+    """The document of `reproduce`.
+
+    Attributes:
+        claims: The claims, in the order of the papers.
+        quick: True if runs were fewer and shorter.
+        interrupted: True if it was interrupted; claims are missing then.
+    """
+
+    claims: list[ClaimReport]
+    quick: bool
+    interrupted: bool
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClaimReport(View):
+    """A claim, and what was found of it. Its numbers are those of the quantity that agrees least.
+
+    Attributes:
+        id: Its id, such as `hls.alpha`.
+        paper: The key of its paper.
+        place: Its place in the paper.
+        about: Its subject.
+        says: The value that the paper gives, in words.
+        sentence: The sentence that is judged.
+        expected: The number of the paper in `unit`; `None` if it gives none.
+        measured: The number that was measured, in `unit`; `None` if the claim could not be tried.
+        ci95: Half of the 95 % confidence interval of `measured`, in `unit`; `None` for a single run.
+        unit: The unit of `expected`, `measured` and `ci95`.
+        agrees: True if the verdict is that it agrees.
+        verdict: The verdict.
+        note: Reasons, and how it was run.
+        checks: All quantities.
+    """
+
+    id: str
+    paper: str
+    place: str
+    about: str
+    says: str
+    sentence: str
+    expected: float | None
+    measured: float | None
+    ci95: float | None
+    unit: Unit | None
+    agrees: bool
+    verdict: Verdict
+    note: str
+    checks: list[QuantityReport]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class QuantityReport(View):
+    """One quantity of a claim.
+
+    Attributes:
+        what: The quantity.
+        sentence: The sentence that it judges.
+        paper: The value of the paper, in words.
+        expected: The number of the paper in `unit`; `None` if it gives none.
+        measured: The number that was measured, in `unit`.
+        ci95: Half of the 95 % confidence interval of `measured`, in `unit`; `None` for a single run.
+        unit: The unit of `expected`, `measured` and `ci95`.
+        verdict: The verdict.
+    """
+
+    what: str
+    sentence: str
+    paper: str
+    expected: float | None
+    measured: float
+    ci95: float | None
+    unit: Unit
+    verdict: Verdict

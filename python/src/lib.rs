@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod campaign;
+mod claims;
 mod configurations;
 mod error;
 mod input;
@@ -69,11 +70,13 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_TRACED", trace::MAX_TRACED)?;
     module.add_class::<input::Source>()?;
     module.add_class::<campaign::Campaign>()?;
+    module.add_class::<claims::Trial>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<link::Demand>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(schedulers_json, module)?)?;
+    module.add_function(wrap_pyfunction!(claims::claims_json, module)?)?;
     module.add_function(wrap_pyfunction!(keys_json, module)?)?;
     module.add_function(wrap_pyfunction!(key_units, module)?)?;
     module.add_function(wrap_pyfunction!(show_rate, module)?)?;

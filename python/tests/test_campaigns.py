@@ -139,19 +139,45 @@ def test_wrong_types_and_directories_are_errors(tmp_path: Path) -> None:
         sweep(SCENARIO, {}).run(tmp_path / "file")
 
 
-def test_a_campaign_goes_on_after_ctrl_c(digest: str, tmp_path: Path) -> None:
+def test_a_campaign_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+    longer = SCENARIO.replace("50ms", "20s")
     program = f"""
 import fairlink
 over = {{"link.rate": ["5mbit", "10mbit"], "seed": range(1, 21), "scheduler": ["hls", "drr"]}}
-text = {SCENARIO!r}.replace('"50ms"', '"500s"')
-fairlink.sweep(text, over).run({str(tmp_path / "c")!r}, workers=2)
+fairlink.sweep({longer!r}, over).run({str(tmp_path / "c")!r}, workers=2)
 """
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
+    while not list(tmp_path.glob("c/*.parquet")):
+        assert process.poll() is None
+        time.sleep(0.01)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert "KeyboardInterrupt" in said and time.monotonic() - began < 10, said
+    campaign = Campaign.open(tmp_path / "c")
+    assert campaign.files and not campaign.complete
+    assert campaign.run().digest == sweep(longer, OVER).run().digest
+
+
+def test_a_full_disk_keeps_what_is_done(digest: str, tmp_path: Path) -> None:
+    # Files cannot become as long as a part.
+    said = in_a_process(f"""
+import resource
+from fairlink import Incomplete
+most = resource.getrlimit(resource.RLIMIT_FSIZE)
+plan = sweep(SCENARIO, OVER)
+def full(done, all):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, most[1]))
+try:
+    plan.run({str(tmp_path / "c")!r}, workers=1, progress=full)
+except Incomplete as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, most)
+print(plan.run({str(tmp_path / "c")!r}).digest)
+""")
+    text = " ".join(said[:-1])
+    assert "parts are in" in text and "File too large" in text and text.count("run the same again to go on") == 1, text
+    assert not text.startswith("0 of") and said[-1] == digest
 
 
 def test_progress_counts_simulations(tmp_path: Path) -> None:
@@ -206,3 +232,88 @@ threading.Timer(0.5, kill_a_worker).start()
 print(sweep(longer, OVER).run({str(tmp_path / "d")!r}, on="ray", workers=2).digest)
 """)
     assert (first, found) == (digest, expected)
+
+
+# Each prints what was said and the time that it took, and at last the digest of the completed campaign.
+FAILS = """
+import time
+from fairlink import Incomplete
+def fails(**how):
+    began = time.monotonic()
+    try:
+        sweep(SCENARIO, OVER).run(DIR, **how)
+    except Incomplete as error:
+        print("@" + str(error).replace(" ", "_"), f"@{time.monotonic() - began}")
+"""
+
+
+def incomplete(program: str, dir: Path, digest: str) -> None:
+    end = "\n    print('@' + sweep(SCENARIO, OVER).run(DIR).digest)"
+    said = in_a_process(f"DIR = {str(dir)!r}\n{FAILS}{program}{end}")
+    # Ray prints, too.
+    text, took, found = (word[1:] for word in said if word.startswith("@"))
+    assert "_parts_are_in_" in text and text.endswith("run_the_same_again_to_go_on"), text
+    assert float(took) < 90 and found == digest
+
+
+def test_a_dask_worker_that_always_dies_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
+    pytest.importorskip("dask.distributed")
+    incomplete(
+        """
+import os
+from dask.distributed import Client, LocalCluster
+from fairlink import _campaigns
+if __name__ == "__main__":
+    write = _campaigns.write_part
+    # As one that the system kills for its memory.
+    _campaigns.write_part = lambda dir, part: write(dir, part) if part < 5 else os._exit(137)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        fails(on=client)
+""",
+        tmp_path / "c",
+        digest,
+    )
+
+
+def test_a_dask_cluster_that_goes_away_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
+    pytest.importorskip("dask.distributed")
+    incomplete(
+        """
+from dask.distributed import Client, LocalCluster
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    client = Client(cluster)
+    fails(on=client, progress=lambda done, all: cluster.close())
+""",
+        tmp_path / "c",
+        digest,
+    )
+
+
+def test_a_ray_worker_that_always_dies_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    incomplete(
+        """
+import os
+from fairlink import _campaigns
+if __name__ == "__main__":
+    write = _campaigns.write_part
+    _campaigns.write_part = lambda dir, part: write(dir, part) if part < 5 else os._exit(137)
+    fails(on="ray", workers=2)
+""",
+        tmp_path / "c",
+        digest,
+    )
+
+
+def test_ray_that_goes_away_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    incomplete(
+        """
+import ray
+if __name__ == "__main__":
+    fails(on="ray", workers=2, progress=lambda done, all: ray.shutdown())
+""",
+        tmp_path / "c",
+        digest,
+    )

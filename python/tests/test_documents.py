@@ -184,6 +184,11 @@ def test_notebooks_show_trees_and_tables() -> None:
     found = fairlink.simulate(SCENARIO, window=0.5)
     for shown in (found, link.fluid(), link.check(), link.explain("a"), link.diff(link), fairlink.schedulers()):
         assert "<" in shown._repr_html_() and repr(shown).startswith("<")
+    # Columns without a value are left out, and texts keep their columns.
+    changed = link.diff(fairlink.Link.from_toml(LINK.replace('"c"', '"<c>"').replace("5mbit", "6mbit")))
+    assert all(row["link"] is None for row in changed.table())
+    assert "<th>class</th>" in changed._repr_html_() and "<th>link</th>" not in changed._repr_html_()
+    assert "white-space:pre" in link.explain("a")._repr_html_()
     many = fairlink.Tree("1gbit")
     for number in range(300):
         many.add(f"c{number}")
@@ -201,6 +206,31 @@ def test_pictures_have_the_colours_of_the_command() -> None:
     for drawn in (found.plot(), fairlink.simulate(SCENARIO).plot(), link.check().plot(), link.fluid().plot()):
         assert drawn.axes and drawn.axes[0].get_xlabel() or drawn.axes[0].get_ylabel()
         drawn.canvas.draw()
+
+
+def test_notebooks_show_pictures() -> None:
+    pytest.importorskip("matplotlib")
+    drawn = fairlink.Link.from_toml(LINK).check().plot()
+    png, size = drawn._repr_png_()  # type: ignore[attr-defined]
+    assert png.startswith(b"\x89PNG") and size == {"width": 800, "height": round(100 * drawn.get_size_inches()[1])}
+    # Twice the dots: width and height are in the header.
+    assert int.from_bytes(png[16:20], "big") == 1600
+    many = fairlink.Tree("1gbit")
+    for number in range(20):
+        many.add(f"subscriber {number}")
+    greedy = {f"subscriber {number}": {"model": "cbr", "rate": 1e6, "packet": 1000} for number in range(20)}
+    windows = fairlink.Scenario.from_link(many, greedy, duration=1).simulate(window=0.5)
+    # The legend has rows of its own, above the curves.
+    assert windows.plot().get_size_inches()[1] > 5
+
+
+def test_pictures_of_ones_own_have_the_look_of_the_package() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    from fairlink import _plots
+
+    with matplotlib.rc_context(fairlink.plot_style()):
+        assert matplotlib.rcParams["axes.prop_cycle"].by_key()["color"] == list(_plots.COLOURS)
+        assert not matplotlib.rcParams["axes.spines.top"] and not matplotlib.rcParams["legend.frameon"]
 
 
 def test_the_package_is_typed() -> None:

@@ -204,6 +204,16 @@ def test_configurations_of_other_tools_become_links(link: object, classes: int) 
     made.check(lenient=True)
 
 
+def test_an_import_has_the_rates_before_and_after() -> None:
+    made = fairlink.import_config("tc", IMPORTS / "eth0.show", compare=True)
+    rows = made.table("rates")
+    assert [(row["pauses"], row["class"]) for row in rows[-2:]] == [("1:20", "1:30"), ("1:20", "1:10")]
+    assert {row["link"] for row in rows} == {"eth0"} and len(rows) == 5
+    case = made.document["links"][0]["cases"][1]["classes"][1]
+    assert (rows[-1]["before_bps"], rows[-1]["after_bps"]) == (case["before_bps"], case["after_bps"])
+    assert fairlink.import_config("tc", IMPORTS / "eth0.show").table("rates") == []
+
+
 def test_a_configuration_may_be_a_text() -> None:
     text = (
         "tc qdisc add dev eth0 root handle 1: htb default 2\n"

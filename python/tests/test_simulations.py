@@ -34,6 +34,90 @@ def test_steps_are_one_run() -> None:
     assert whole != fairlink.simulate(SCENARIO, seed=2)
 
 
+def test_a_scenario_is_made_of_a_link_and_traffic() -> None:
+    tree = fairlink.Tree("10mbit").add("voice", guarantee=1e6, latency_critical=True).add("web", guarantee=9e6)
+    traffic = {
+        "voice": {"model": "on_off", "rate": 2e6, "packet": 200, "on": 0.5, "off": 0.25},
+        "web": [
+            {"model": "greedy", "packet": {"uniform": [40, 1400], "header": 40}, "active": ["0s..1s"]},
+            {"model": "cbr", "rate": "3mbit", "packet": 1000, "burst": 2, "shape": {"burst": 4000, "rate": 4e6}},
+        ],
+    }
+    made = Scenario.from_link(tree, traffic, duration=2, warmup="100ms", seed=7)
+    written = """duration = "2s"
+warmup = "100ms"
+seed = 7
+[link]
+rate = "10mbit"
+[[class]]
+name = "voice"
+guarantee = "1mbit"
+latency_critical = true
+[[class]]
+name = "web"
+guarantee = "9mbit"
+[[source]]
+class = "voice"
+model = "on_off"
+rate = "2mbit"
+packet = "200B"
+on = "500ms"
+off = "250ms"
+[[source]]
+class = "web"
+model = "greedy"
+packet = { uniform = ["40B", "1400B"], header = "40B" }
+active = ["0s..1s"]
+[[source]]
+class = "web"
+model = "cbr"
+rate = "3mbit"
+packet = "1000B"
+burst = "2p"
+shape = { burst = "4kB", rate = "4mbit" }
+"""
+    found = made.simulate()
+    assert found == fairlink.simulate(written) and found.runs[0].seed == 7
+    # A link that was read, and one of another tool.
+    assert Scenario.from_link(tree.link(), traffic, duration=2, warmup=0.1, seed=7).simulate() == found
+    assert pickle.loads(pickle.dumps(made)).simulate() == found
+    imported = fairlink.Link.from_tc(SCENARIOS / "import/eth0.show")
+    run = Scenario.from_link(imported, {"1:10": {"model": "greedy", "packet": 1000}}, duration="1s").simulate()
+    assert run["1:10"].rates.rate_bps == pytest.approx(50e6, rel=0.01)
+
+
+def test_a_scenario_refuses_traffic_that_has_no_meaning() -> None:
+    tree = fairlink.Tree("10mbit").add("a")
+    for sources, says in (
+        ({"b": {"model": "greedy", "packet": 100}}, '"b"'),
+        ({"a": {"model": "greddy", "packet": 100}}, "greedy"),
+        ({"a": {"model": "cbr", "packet": 100, "rat": 1e6}}, "rate"),
+    ):
+        with pytest.raises(Refused, match=says):
+            Scenario.from_link(tree, sources, duration=1).simulate()
+    with pytest.raises(TypeError, match="Link or a Tree"):
+        Scenario.from_link(SCENARIO, {}, duration=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="sources\\['a'\\]"):
+        Scenario.from_link(tree, {"a": ["greedy"]}, duration=1)  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="duration"):
+        Scenario.from_link(tree, {}, duration=float("inf"))
+
+
+def test_metrics_are_a_table() -> None:
+    found = fairlink.simulate(SCENARIO, metrics=True)
+    rows = {row["class"]: row for row in found.table("metrics")}
+    assert list(rows) == ["top", "a", "b", "c"] and all(row["seed"] == 1 for row in rows.values())
+    measured = found.runs[0].metrics
+    assert measured is not None
+    for one in measured:
+        row = rows[one.name]
+        assert row["conforms"] == one.conforms and row["burst_rate_bps"] == one.burst_rate_bps
+        assert row["delay_measured_s"] == (one.delay_s and one.delay_s.measured)
+        assert row["fairness_bound_bytes"] == (one.fairness_bytes and one.fairness_bytes.bound)
+        assert row["transmission_gap_margin_s"] == (one.transmission_gap_s and one.transmission_gap_s.margin)
+    assert fairlink.simulate(SCENARIO).table("metrics") == []
+
+
 def test_a_run_can_be_changed_and_packets_offered() -> None:
     run = Simulation(SCENARIO)
     run.step_until(1.0)

@@ -107,7 +107,7 @@ pub struct ShorterDelays {
 /// Limits of what a flood does to a frame of another class in the gateway.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Flood {
-    /// Frames that may be in front of it until it is classified.
+    /// Number of frames that may be in front of it until it is classified.
     pub frames: u64,
     /// Time for these at the measured capacity, in seconds. Absent if that was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -92,10 +92,10 @@ pub struct ClassDiff {
 /// Two values that differ; one that is absent is not known, or there is no such class.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ValueDiff<T> {
-    /// Value in the first file.
+    /// Value in the first file, in the unit with which the key ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<T>,
-    /// Value in the second file.
+    /// Value in the second file, in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<T>,
 }

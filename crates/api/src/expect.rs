@@ -25,9 +25,9 @@ pub struct Judged {
     /// The measurement, in bit/s, seconds, packets or as a part; `None` if there is none, such as the delay without
     /// packets.
     pub measured: Option<f64>,
-    /// The least that is expected.
+    /// The least that is expected, in the unit of `measured`.
     pub at_least: Option<f64>,
-    /// The expected maximum.
+    /// The most that is expected, in the unit of `measured`.
     pub at_most: Option<f64>,
     /// True if the expectation is met. False without a measurement.
     pub met: bool,

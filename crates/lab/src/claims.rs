@@ -23,7 +23,7 @@ mod sds;
 
 pub use finding::{Expected, Finding, Row, Table, Unit, Value, Verdict};
 pub use laboratory::{ClaimError, Effort, Lab, Workload};
-pub use report::{CheckReport, ClaimReport, ReproduceDoc, reproduce};
+pub use report::{ClaimReport, QuantityReport, ReproduceDoc, reproduce};
 
 /// A paper and its claims.
 #[derive(Debug)]

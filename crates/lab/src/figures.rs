@@ -1,15 +1,18 @@
 //! Figures of measurements, as SVG and CSV.
 //!
-//! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs.
+//! [`figure`] and [`axis`] are the pieces that every figure is made of. The other files make figures of runs. Feature
+//! `files`, which is on by default, writes them, also as PDF.
 
 pub mod axis;
 pub mod beside;
 pub mod clocks;
 pub mod delays;
 pub mod figure;
+#[cfg(feature = "files")]
 pub mod files;
 pub mod misplaced;
 pub mod over_time;
+#[cfg(feature = "files")]
 pub mod pdf;
 pub mod received;
 mod svg;

@@ -214,9 +214,13 @@ impl JsonSchema for ByCause {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let amount = generator.subschema_for::<Amount>();
+        let mut described = |cause: DropCause| {
+            let mut amount = generator.subschema_for::<Amount>();
+            amount.insert("description".into(), format!("Dropped: {}.", cause.text()).into());
+            (cause.key().to_owned(), amount.into())
+        };
         let causes: serde_json::Map<String, serde_json::Value> =
-            DropCause::ALL.into_iter().map(|cause| (cause.key().to_owned(), amount.clone().into())).collect();
+            DropCause::ALL.into_iter().map(&mut described).collect();
         json_schema!({
             "type": "object",
             "description": "Dropped packets and bytes by cause; only causes that have occurred.",

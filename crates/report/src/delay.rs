@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 pub struct Delay {
     /// Number of packets measured.
     pub packets: u64,
-    /// Shortest.
+    /// Shortest, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// Mean.
+    /// Mean, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    /// Median.
+    /// Median, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p999: Option<f64>,
-    /// Longest.
+    /// Longest, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }

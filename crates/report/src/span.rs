@@ -108,9 +108,9 @@ pub struct Limit {
 /// Length of a queue over a window, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueLength {
-    /// Mean over time.
+    /// Mean over time, in packets.
     pub mean: f64,
-    /// Longest.
+    /// Longest, in packets.
     pub max: f64,
 }
 

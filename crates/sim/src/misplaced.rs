@@ -54,9 +54,9 @@ pub struct Misplaced {
 pub struct MisplacedIn {
     /// The length in seconds.
     pub window_s: f64,
-    /// Over all windows.
+    /// Mean over all windows, as a part of the traffic.
     pub mean: f64,
-    /// In the worst window.
+    /// The part in the worst window.
     pub worst: f64,
 }
 

@@ -216,7 +216,7 @@ pub enum ClosedRun {
         delivered_packets: u64,
         /// Packets taken for lost.
         lost_packets: u64,
-        /// Marks of congestion.
+        /// Number of marks of congestion.
         marks: u64,
         /// Number of timeouts.
         timeouts: u64,
@@ -231,11 +231,11 @@ pub enum ClosedRun {
     RequestResponse {
         /// Its class.
         class: String,
-        /// Requests that were answered.
+        /// Number of requests that were answered.
         answered: u64,
         /// The same in each second of the run.
         answered_per_second: f64,
-        /// Requests that were sent again.
+        /// Number of requests that were sent again.
         repeated: u64,
         /// Mean time from the first packet of a request to the end of its response.
         mean_s: f64,
@@ -394,11 +394,11 @@ impl Distribution {
 /// A measurement beside its bound. Both cover the whole run, the warmup included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Measured {
-    /// The worst that happened.
+    /// The worst that happened, in the unit with which its key ends.
     pub measured: f64,
-    /// The scheduler's promise, if there is one and it is computed.
+    /// The scheduler's promise in this unit, if there is one and it is computed.
     pub bound: Option<f64>,
-    /// The bound minus the measurement: below zero if it was exceeded.
+    /// The bound minus the measurement, in this unit: below zero if it was exceeded.
     pub margin: Option<f64>,
 }
 
@@ -461,17 +461,17 @@ pub struct ChangeRun {
     /// The link's rate from then on.
     #[serde(rename = "capacity_bps")]
     pub link_bps: f64,
-    /// Classes that were there before and after, those with children included.
+    /// Number of classes that were there before and after, those with children included.
     pub kept_classes: usize,
-    /// Classes that were there before only.
+    /// Number of classes that were there before only.
     pub removed_classes: usize,
     /// Packets that those had queued. They were dropped.
     pub removed_packets: u64,
-    /// Leaves that have classes below them since.
+    /// Number of leaves that have classes below them since.
     pub split_classes: usize,
     /// Packets that those had queued. They were dropped.
     pub split_packets: u64,
-    /// Classes that are there since.
+    /// Number of classes that are there since.
     pub new_classes: usize,
     /// Packets of other classes that were dropped because the new limits have no room for them.
     pub unfit_packets: u64,

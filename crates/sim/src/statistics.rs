@@ -18,12 +18,12 @@ pub mod summary;
 /// The mean of a few independent values and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
-    /// Mean of the values.
+    /// Mean of the values, in their unit.
     pub mean: f64,
     /// Half of the width of the 95 % confidence interval by Student's t with n - 1 degrees of freedom: t s / sqrt(n).
     /// `None` for a single value.
     pub ci95: Option<f64>,
-    /// The same by the normal distribution: 1.96 s / sqrt(n), the thesis' formula. Too narrow for a few values.
+    /// The same by the normal distribution, in the same unit: 1.96 s / sqrt(n), the thesis' formula. Too narrow for a few values.
     pub ci95_normal: Option<f64>,
     /// Number of values: fewer than runs if some had none.
     pub n: usize,

@@ -19,9 +19,11 @@ use crate::random::Random;
 use crate::shape::{BATCH, Pattern};
 
 mod hub;
+mod hubs;
 mod shared;
 
 pub use hub::{RING_PACKETS, RINGS, hub};
+pub use hubs::hubs;
 pub use shared::shared;
 
 /// Leaves of each thread that schedules.
@@ -34,8 +36,8 @@ pub const SEGMENT: usize = 1 << 16;
 pub struct Segment {
     /// Processor time for a packet, in nanoseconds.
     pub nanos: f64,
-    /// Of a thread that shares virtual times: calls that sent nothing, for each full batch. Of a hub: its time without
-    /// a packet, for each second with packets.
+    /// Of a thread that shares virtual times: calls that sent nothing, for each full batch. Of one hub: its time without
+    /// a packet, for each second with packets. Of several: turns in which no packet moved, for each full batch.
     pub empty: f64,
 }
 
@@ -197,6 +199,8 @@ mod tests {
                 hub(hls, 4, pattern, time),
                 shared(2, Classes::Common(8), pattern, time),
                 shared(2, Classes::Apart(8), pattern, time),
+                hubs(1, pattern, time),
+                hubs(3, pattern, time),
             ];
             for segments in all {
                 let segments = segments.expect("it runs");

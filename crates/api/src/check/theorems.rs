@@ -108,7 +108,7 @@ pub struct MeanDelayEstimate {
     pub load: f64,
     /// Bytes of a round.
     pub round_bytes: f64,
-    /// Packets of the class in a round.
+    /// Number of packets of the class in a round.
     pub packets_per_round: u64,
 }
 

@@ -19,11 +19,13 @@ const SHOWN: usize = 12;
 /// The member `changes`.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Entry {
+    /// Size of a change, in bit/s.
     step_bps: u64,
     /// The most helpful first.
     helpful: Vec<One>,
+    /// Changes that give the class nothing.
     useless: Vec<One>,
-    /// Siblings whose reduced demand was not tried, because there are too many.
+    /// Number of siblings whose reduced demand was not tried, because there are too many.
     untried_siblings: usize,
     #[serde(skip)]
     this: String,
@@ -33,6 +35,7 @@ pub(crate) struct Entry {
 pub(crate) struct One {
     /// `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
     change: &'static str,
+    /// The changed class; `link` for the link.
     class: String,
     /// Absent if a weight is changed.
     #[serde(flatten)]
@@ -40,6 +43,7 @@ pub(crate) struct One {
     /// Absent if rates are changed.
     #[serde(flatten)]
     weights: Option<Weights>,
+    /// Rate that the explained class gains, in bit/s.
     gain_bps: f64,
     /// True if the classes above have so much left.
     fits: bool,
@@ -50,8 +54,9 @@ pub(crate) struct One {
 /// A rate before and after a change.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Rates {
+    /// Rate before, in bit/s. Null for no limit, and for unlimited demand of leaves.
     from_bps: Option<u64>,
-    /// Null for no limit, and for unlimited demand of leaves.
+    /// Rate after, in bit/s; null as before.
     to_bps: Option<u64>,
     /// Of a small change; null if there is none.
     gain_per_bps: Option<f64>,
@@ -60,7 +65,9 @@ pub(crate) struct Rates {
 /// The same of a weight.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Weights {
+    /// Weight before.
     from_weight: Option<u64>,
+    /// Weight after.
     to_weight: Option<u64>,
     /// Bit/s gained by one more unit of weight.
     gain_per_weight: Option<f64>,

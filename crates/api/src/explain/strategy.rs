@@ -31,6 +31,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Rules {
+    /// Under hierarchical max-min fairness.
     hmm: Found,
     /// Null if HTB would refuse the file.
     htb: Option<Found>,
@@ -38,10 +39,13 @@ pub(crate) struct Rules {
 
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Found {
+    /// Rate with the true demand and the guarantees of the file, in bit/s.
     truthful_bps: f64,
+    /// Rate with the best strategy, in bit/s.
     best_bps: f64,
+    /// The difference, in bit/s.
     gain_bps: f64,
-    /// Allocations that were computed.
+    /// Number of allocations that were computed.
     tried: usize,
     /// Changes of the best strategy; empty if nothing is better.
     with: Vec<Changed>,
@@ -49,8 +53,9 @@ pub(crate) struct Found {
 
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub(crate) struct Changed {
+    /// The class.
     class: String,
-    /// Its stated demand, or its guarantee; null for as much as possible, and for a weight.
+    /// Its stated demand, or its guarantee, in bit/s; null for as much as possible, and for a weight.
     bps: Option<u64>,
     /// In thousandths of the weight as written, if there is no guarantee.
     #[serde(skip_serializing_if = "Option::is_none")]

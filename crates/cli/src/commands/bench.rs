@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Nanos>,
     /// Measure a link on 1 to N threads instead, memory to memory, with 1,024 leaves [default: hls; all processors]:
-    /// the scheduler alone, a hub with 16 rings, shared virtual times. With --gateway: a gateway on N cores.
+    /// the scheduler alone, a hub with 16 rings, shared virtual times, 1 to N hubs. With --gateway: a gateway on N cores.
     #[cfg(target_os = "linux")]
     #[arg(
         long, value_name = "N", num_args = 0..=1, value_parser = clap::value_parser!(u16).range(1..),

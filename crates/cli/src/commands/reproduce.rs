@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use fairlink_lab::claims::run::{Outcome, Progress, try_claims};
-use fairlink_lab::claims::{ClaimReport, Effort, Lab, ReproduceDoc, Verdict, select};
+use fairlink_lab::claims::{Effort, Lab, ReproduceDoc, Verdict, select};
 use fairlink_lab::figures::figure::Width;
 use fairlink_lab::figures::files::write_figures;
 use fairlink_lab::page::{self, Facts};
@@ -98,10 +98,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let interrupted = outcomes.len() < claims.len() || outcomes.iter().any(Outcome::is_interrupted);
+    let document = ReproduceDoc::of_outcomes(claims.len(), &outcomes, effort);
+    let interrupted = document.content.interrupted;
     let outcomes: Vec<Outcome> = outcomes.into_iter().filter(|outcome| !outcome.is_interrupted()).collect();
-    let reports = outcomes.iter().map(ClaimReport::from).collect();
-    let document = Document::new(ReproduceDoc { claims: reports, quick: args.quick, interrupted });
     if let Some(dir) = &args.out {
         let facts = Facts {
             date: OffsetDateTime::now_utc().date().to_string(),

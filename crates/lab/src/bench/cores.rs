@@ -1,11 +1,11 @@
-//! Cost of a packet on several threads: a scheduler alone, behind the rings of a hub, and one tree that all threads
-//! share.
+//! Cost of a packet on several threads: a scheduler alone, behind the rings of a hub, one tree that all threads share,
+//! and hubs that share the virtual time of the link.
 
 use std::time::Duration;
 
 use fairlink_core::SchedulerInfo;
 use fairlink_report::Content;
-use fairlink_workload::cores::{Classes, LEAVES, RINGS, Segment, alone, hub, shared};
+use fairlink_workload::cores::{Classes, LEAVES, RINGS, Segment, alone, hub, hubs, shared};
 use fairlink_workload::{BATCH, Pattern, WorkloadError};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,14 +20,14 @@ const SHARED_CLASSES: usize = 8;
 /// The cost of a packet on some threads.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct CoresCost {
-    /// The way in which the threads share the link: `one`, `hub`, `shared`.
+    /// The way in which the threads share the link: `one`, `hub`, `shared`, `hubs`.
     pub split: &'static str,
-    /// The scheduler. Absent for `shared`.
+    /// The scheduler. Absent for `shared` and `hubs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<&'static str>,
     /// Pattern of senders: `backlogged`, `churn`.
     pub pattern: &'static str,
-    /// Number of threads. With `hub` one of them schedules.
+    /// Number of threads. With `hub` one of them schedules; with `hubs` each has a hub, and also receives and sends.
     pub threads: usize,
     /// Processor time of a thread that schedules for a packet, in nanoseconds: the median of all runs.
     pub ns_per_packet: f64,
@@ -38,7 +38,7 @@ pub struct CoresCost {
     /// Million packets a second of processor time of one thread that schedules.
     pub mpps: f64,
     /// With `hub`: time for which the hub found no packet, beside the time with packets, as a ratio; it is not counted.
-    /// With `shared`: calls that sent nothing for each full batch; they are counted.
+    /// With `shared` and `hubs`: calls that sent, and turns that moved, nothing for each full batch; they are counted.
     pub empty: f64,
 }
 
@@ -70,7 +70,7 @@ fn thread_counts(most: usize) -> Vec<usize> {
     counts
 }
 
-/// Measures `schedulers` alone and as a hub, and shared virtual times, on up to `most` threads, each for about `time`.
+/// Measures `schedulers` alone and as a hub, shared virtual times, and several hubs, on up to `most` threads, each for about `time`.
 /// Calls `progress` with the way and the number of threads before each.
 ///
 /// # Errors
@@ -98,6 +98,9 @@ pub fn cores(
         }
         for threads in thread_counts(most) {
             add("shared", None, threads, &|| shared(threads, Classes::Common(SHARED_CLASSES), pattern, each))?;
+        }
+        for threads in thread_counts(most) {
+            add("hubs", None, threads, &|| hubs(threads, pattern, each))?;
         }
     }
     Ok(CoresReport { machine: machine(), leaves: LEAVES, rings: RINGS, batch: BATCH, runs: RUNS, results })

@@ -23,6 +23,17 @@ impl Content for ReproduceDoc {
     const KIND: &'static str = "reproduce";
 }
 
+impl ReproduceDoc {
+    /// Makes the document of the outcomes of so many claims. Outcomes that the user interrupted are left out.
+    #[must_use]
+    pub fn of_outcomes(claims: usize, outcomes: &[Outcome], effort: Effort) -> Document<Self> {
+        let ended: Vec<ClaimReport> =
+            outcomes.iter().filter(|outcome| !outcome.is_interrupted()).map(ClaimReport::from).collect();
+        let interrupted = ended.len() < claims;
+        Document::new(Self { claims: ended, quick: effort == Effort::Quick, interrupted })
+    }
+}
+
 /// A claim, and what was found of it. Its numbers are those of the quantity that agrees least.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClaimReport {
@@ -38,13 +49,13 @@ pub struct ClaimReport {
     pub says: &'static str,
     /// The sentence that is judged.
     pub sentence: &'static str,
-    /// The number of the paper; `null` if it gives none.
+    /// The number of the paper in `unit`; `null` if it gives none.
     pub expected: Option<f64>,
-    /// The number that was measured; `null` if the claim could not be tried.
+    /// The number that was measured, in `unit`; `null` if the claim could not be tried.
     pub measured: Option<f64>,
-    /// Half of the 95 % confidence interval of `measured`; `null` for a single run.
+    /// Half of the 95 % confidence interval of `measured`, in `unit`; `null` for a single run.
     pub ci95: Option<f64>,
-    /// The unit of the three numbers.
+    /// The unit of `expected`, `measured` and `ci95`.
     pub unit: Option<Unit>,
     /// True if the verdict is that it agrees.
     pub agrees: bool,
@@ -53,25 +64,25 @@ pub struct ClaimReport {
     /// Reasons, and how it was run.
     pub note: String,
     /// All quantities.
-    pub checks: Vec<CheckReport>,
+    pub checks: Vec<QuantityReport>,
 }
 
 /// One quantity of a claim.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
-pub struct CheckReport {
+pub struct QuantityReport {
     /// The quantity.
     pub what: String,
     /// The sentence that it judges.
     pub sentence: &'static str,
     /// The value of the paper, in words.
     pub paper: String,
-    /// The number of the paper; `null` if it gives none.
+    /// The number of the paper in `unit`; `null` if it gives none.
     pub expected: Option<f64>,
-    /// The number that was measured.
+    /// The number that was measured, in `unit`.
     pub measured: f64,
-    /// Half of the 95 % confidence interval of `measured`; `null` for a single run.
+    /// Half of the 95 % confidence interval of `measured`, in `unit`; `null` for a single run.
     pub ci95: Option<f64>,
-    /// The unit of the three numbers.
+    /// The unit of `expected`, `measured` and `ci95`.
     pub unit: Unit,
     /// The verdict.
     pub verdict: Verdict,
@@ -82,7 +93,7 @@ impl From<&Outcome> for ClaimReport {
         let Outcome { claim, .. } = outcome;
         let headline = outcome.headline();
         let verdict = outcome.verdict();
-        let check = |row: &Row| CheckReport {
+        let check = |row: &Row| QuantityReport {
             what: row.what.clone(),
             sentence: outcome.sentence(row),
             paper: row.show_paper(),
@@ -124,8 +135,7 @@ impl From<&Outcome> for ClaimReport {
 /// # Errors
 /// The first word that names no claim, with the nearest names.
 pub fn reproduce(words: &[impl AsRef<str>], effort: Effort) -> Result<Document<ReproduceDoc>, UnknownClaim> {
-    let lab = Lab::new(effort, 1, &|| false);
-    let outcomes = try_claims(&lab, &select(words)?, |_| ());
-    let claims = outcomes.iter().map(ClaimReport::from).collect();
-    Ok(Document::new(ReproduceDoc { claims, quick: effort == Effort::Quick, interrupted: false }))
+    let claims = select(words)?;
+    let outcomes = try_claims(&Lab::new(effort, 1, &|| false), &claims, |_| ());
+    Ok(ReproduceDoc::of_outcomes(claims.len(), &outcomes, effort))
 }

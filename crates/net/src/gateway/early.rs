@@ -3,7 +3,8 @@
 //! If frames arrive faster than the data thread fetches them, the kernel's buffer overflows, and the kernel drops frames
 //! of all classes alike. A program at the socket prevents that by two rules:
 //!
-//! * While load is shed, it drops frames of classes with long queues, so that the data thread need not fetch them.
+//! * While load is shed, it drops frames of classes with long queues, so that the data thread need not fetch them. If that
+//!   thread stands still, and workers forward by themselves, these drops end ([`Relief`]).
 //! * While more than half of the buffer is filled, a class may add as many frames as there is room for at that time
 //!   (Choudhury and Hahne, 1998). So one class fills at most half of the rest, two a third each, and so on, and some is left
 //!   for others. This rule needs no decision of the data thread, which may be without a processor.
@@ -23,6 +24,7 @@ mod program;
 mod table;
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use fairlink_core::{Amount, ClassId, Nanos, Overhead};
@@ -200,6 +202,38 @@ impl Early {
     pub(crate) fn drops(&self, classes: usize, overhead: &Overhead, room: usize) -> Result<EarlyDrops, BpfError> {
         EarlyDrops::new(&self.maps, classes, overhead, room)
     }
+
+    /// The workers' end.
+    ///
+    /// # Errors
+    /// [`BpfError`]: the map cannot be mapped.
+    pub(crate) fn relief(&self) -> Result<Relief, BpfError> {
+        Ok(Relief { control: self.maps.control.share(HEAD)? })
+    }
+}
+
+/// The workers' end. They take over while the data thread stands still: it decides nothing then, and fetches nothing.
+#[derive(Debug)]
+pub(crate) struct Relief {
+    control: SharedWords,
+}
+
+impl Relief {
+    /// Notes that a worker has fetched `count` frames to forward them by itself. No class is dropped for the length of its
+    /// queue, until the data thread fetches frames again.
+    pub(crate) fn fetched(&self, count: usize) {
+        let head = self.control.words();
+        head[ANY].store(0, Relaxed);
+        let fetched = head[FETCHED].fetch_add(count as u64, Relaxed).saturating_add(count as u64);
+        look_for_calm(head, fetched);
+    }
+}
+
+/// Counts in the `head` of the control map if at most half of the buffer is filled now that `fetched` frames left it.
+fn look_for_calm(head: &[AtomicU64], fetched: u64) {
+    if head[ADMITTED].load(Relaxed).saturating_sub(fetched) <= head[FREELY].load(Relaxed) {
+        head[CALM].fetch_add(1, Relaxed);
+    }
 }
 
 /// The data thread's end.
@@ -212,9 +246,6 @@ pub(crate) struct EarlyDrops {
     flagged: Vec<ClassId>,
     /// When the drops of unknown flows may end; `None` if they are not dropped.
     unknown_until: Option<Nanos>,
-    /// Frames that left the buffer, and the number of times that it was seen at most half filled.
-    fetched: u64,
-    calm: u64,
     /// The half of the counters in use.
     half: usize,
     /// Drops of each class that are counted already, and of each class before the last change.
@@ -236,8 +267,6 @@ impl EarlyDrops {
             lengths: maps.lengths.share(LENGTHS / 2)?,
             flagged: Vec::with_capacity(CLASSES),
             unknown_until: None,
-            fetched: 0,
-            calm: 0,
             half: 0,
             now: Counted::for_classes(classes),
             before: Counted::default(),
@@ -276,16 +305,15 @@ impl EarlyDrops {
     /// Notes that `count` frames were fetched. If that emptied the buffer, `drained` is what was admitted before.
     #[inline]
     pub(crate) fn fetched(&mut self, count: usize, drained: Option<u64>) {
-        let admitted = self.admitted();
+        let head = self.control.words();
         // Frames that the kernel has dropped behind the program are never fetched. Frames that came before the program was
         // attached were not admitted.
-        self.fetched = (self.fetched + count as u64).max(drained.unwrap_or(0)).min(admitted);
-        let head = self.control.words();
-        head[FETCHED].store(self.fetched, Relaxed);
-        if admitted - self.fetched <= head[FREELY].load(Relaxed) {
-            self.calm += 1;
-            head[CALM].store(self.calm, Relaxed);
-        }
+        let fetched = head[FETCHED].load(Relaxed).saturating_add(count as u64);
+        let fetched = fetched.max(drained.unwrap_or(0)).min(self.admitted());
+        head[FETCHED].store(fetched, Relaxed);
+        look_for_calm(head, fetched);
+        // Workers may have ended all drops.
+        self.set_any();
     }
 
     fn set(&self, counters: usize, dropped: bool) {

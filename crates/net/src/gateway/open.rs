@@ -108,7 +108,13 @@ impl Gateway {
         data_path.desk = desk.zip(sortings.as_mut()).map(|(desk, sortings)| DeskEnd::new(desk, sortings));
         // Without a ring the kernel counts bytes, and more frames than this fit.
         let room = data_path.input.ring_slots().unwrap_or(1024);
-        match early.as_ref().map(|early| early.drops(config.tree.len(), &config.overhead, room)) {
+        let drops = |early: &Early| {
+            if let Some(end) = &data_path.desk {
+                end.desk.relieve_by(early.relief()?);
+            }
+            early.drops(config.tree.len(), &config.overhead, room)
+        };
+        match early.as_ref().map(drops) {
             Some(Ok(drops)) => data_path.early = Some(drops),
             Some(Err(error)) => notes.push(not_early(&error)),
             None => {}

@@ -298,12 +298,18 @@ impl<B: Backend, C: Clock> Worker<B, C> {
             }
         }
         self.arrivals = arrivals;
-        let Self { view, end: WorkerEnd { state, crew, .. }, served, .. } = self;
+        let Self { view, end: WorkerEnd { state, crew, .. }, served, desk, .. } = self;
         let backend = &served[at].backend;
         state.set_flooded(side, count == room && backend.is_flooded());
-        if stopped.is_none() && count > 0 {
-            state.took(count);
-            crew.call(now);
+        if count > 0 {
+            match (stopped, side) {
+                (None, _) => {
+                    state.took(count);
+                    crew.call(now);
+                }
+                (Some(_), Side::Input) => desk.fetched_alone(count),
+                (Some(_), Side::Output) => {}
+            }
         }
         let can_receive = view.free() > 0 || backend.held() > 0;
         if stopped.is_none() && count == 0 && room > 0 && !backend.has_more() && can_receive {

@@ -27,7 +27,7 @@ pub(crate) fn main() -> ExitCode {
 fn on_two_cores() -> GatewayConfig {
     let cores = Cores::new(2, Split::Hub);
     let worker_patience = Some(Nanos::from_millis(1));
-    GatewayConfig { cores, worker_patience, fail_open: FailOpen::Never, ..config(10_000_000, "hls") }
+    GatewayConfig { cores, worker_patience, fail_open: FailOpen::Never, ..config(100_000_000, "hls") }
 }
 
 /// A class at the sink.
@@ -53,15 +53,15 @@ fn seen(frames: &[(u64, Vec<u8>)]) -> BTreeMap<u32, Seen> {
     classes.into_iter().map(|(class, (seen, _))| (class, seen)).collect()
 }
 
-/// Asserts that more than half of the frames of each of two classes have arrived.
+/// Asserts that almost all frames of each of two classes have arrived, more than the kernel has room for.
 fn most_have_passed(what: &str, frames: &[(u64, Vec<u8>)]) {
     let seen = seen(frames);
     println!("{what}: {seen:?}");
-    assert!(seen.len() == 2 && seen.values().all(|class| class.arrived > class.sent / 2), "{seen:?}");
+    assert!(seen.len() == 2 && seen.values().all(|class| class.arrived > class.sent / 10 * 9), "{seen:?}");
 }
 
-/// Two classes send 1000 frames a second each, below their guarantees, during `during`. Returns the frames that arrive, with
-/// stamps.
+/// Two classes send some 5,000 frames a second each, below their guarantees, during `during`. Returns the frames that
+/// arrive, with stamps.
 fn with_traffic(remote: &Remote, during: impl FnOnce()) -> Vec<(u64, Vec<u8>)> {
     let (over, recorder, sender) = (AtomicBool::new(false), raw::recorder("sink"), raw::sender("gen", false));
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn with_traffic(remote: &Remote, during: impl FnOnce()) -> Vec<(u64, Vec<u8>)> {
                     template.write(&mut bytes, &stamp);
                     let _ = raw::send(&sender, &bytes);
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(Duration::from_micros(100));
             }
         });
         until(remote, |stats| stats.classes[..2].iter().all(|class| class.counts().sent.packets > 50));
@@ -99,8 +99,8 @@ fn while_it_stands_still(namespace: &PrivateNamespace) {
     let (frames, stats) = std::thread::scope(|scope| {
         let run = scope.spawn(|| gateway.run(&stop).unwrap());
         let frames = with_traffic(&remote, || {
-            remote.disturb(Some(Duration::from_millis(500)));
-            std::thread::sleep(Duration::from_millis(600));
+            remote.disturb(Some(Duration::from_millis(1500)));
+            std::thread::sleep(Duration::from_millis(1600));
             // It makes turns again, and all goes through the scheduler.
             remote.stats(Duration::from_secs(10)).unwrap();
         });
@@ -108,7 +108,7 @@ fn while_it_stands_still(namespace: &PrivateNamespace) {
         (frames, run.join().unwrap())
     });
     assert!(stats.gateway().balanced, "{stats:?}");
-    most_have_passed("500 ms without a turn", &frames);
+    most_have_passed("1.5 s without a turn", &frames);
 }
 
 fn after_it_has_panicked(namespace: &PrivateNamespace) {
@@ -123,7 +123,7 @@ fn after_it_has_panicked(namespace: &PrivateNamespace) {
         let run = scope.spawn(|| gateway.run(&stop));
         let frames = with_traffic(&remote, || {
             remote.disturb(None);
-            std::thread::sleep(Duration::from_millis(700));
+            std::thread::sleep(Duration::from_millis(1600));
         });
         stop.store(true, Ordering::Relaxed);
         assert!(run.join().is_err(), "the panic goes on at the end");

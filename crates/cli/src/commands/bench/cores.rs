@@ -81,6 +81,11 @@ fn text(report: &CoresReport, out: &mut Out) -> Result<(), CliError> {
         "shared: all threads schedule, and share the virtual times of 8 classes. empty: calls that sent nothing, in per \
          cent of full batches; they are counted.",
         2,
+    )?;
+    out.paragraph(
+        "hubs: each thread has a hub with 8 classes of its own; it also receives packets for all hubs, and sends those \
+         of all hubs. empty: turns in which no packet moved, in per cent of full batches; they are counted.",
+        2,
     )
 }
 

@@ -173,9 +173,11 @@ impl Dropper<'_> {
         code.shift_left(R1, (8 * WORDS).ilog2() as i32).copy(R8, R1);
 
         code.here(decide);
-        let (drop, known, room, long) = (code.label(), code.label(), code.label(), code.label());
+        let (drop, known, room, long, fills) = (code.label(), code.label(), code.label(), code.label(), code.label());
         code.copy(R1, R7).add_register(R1, R8).add(R1, 8 * HEAD as i32).copy(R8, R1);
+        code.load(Width::Eight, R1, R7, word_at(ANY)).jump(When::Equal, R1, 0, fills);
         code.load(Width::Eight, R1, R8, word_at(DROPPED)).jump(When::NotEqual, R1, 0, drop);
+        code.here(fills);
         waiting(code);
         code.jump_registers(When::GreaterSigned, R2, R3, room).go(admit);
         code.here(room);

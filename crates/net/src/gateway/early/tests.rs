@@ -165,6 +165,35 @@ fn a_flood_leaves_room_for_other_classes_while_the_data_thread_is_stopped() {
 }
 
 #[test]
+fn workers_end_drops_and_empty_the_buffer_while_the_data_thread_is_stopped() {
+    let (calm, flood) = (v4(17, 1, 5001), v4(17, 2, 5002));
+    for place in PLACES {
+        let Some(kernel) = kernel(place) else { return };
+        let mut drops = kernel.early.drops(4, &Overhead::NONE, 1000).unwrap();
+        let relief = kernel.early.relief().unwrap();
+        for (class, frame) in [(1, &calm), (2, &flood)] {
+            drops.saw(Nanos(1), frame, ClassId(class));
+            drops.saw(Nanos(1), frame, ClassId(class));
+        }
+        drops.drop_class(ClassId(2));
+        assert!(is_dropped(&kernel, &flood) && !is_dropped(&kernel, &calm));
+        // The buffer has room for 1000 frames: many times as many pass as workers fetch them.
+        relief.fetched(0);
+        for _ in 0..100 {
+            assert!((0..64).all(|_| !is_dropped(&kernel, &flood) && !is_dropped(&kernel, &calm)));
+            relief.fetched(128);
+        }
+        // More than half of it is filled by one class, and less again.
+        while !is_dropped(&kernel, &flood) {}
+        assert!(!is_dropped(&kernel, &calm));
+        relief.fetched(700);
+        assert!((0..64).all(|_| !is_dropped(&kernel, &flood) && !is_dropped(&kernel, &calm)));
+        drops.fetched(1, None);
+        assert!(is_dropped(&kernel, &flood) && !is_dropped(&kernel, &calm), "the data thread goes on");
+    }
+}
+
+#[test]
 fn a_class_is_dropped_until_its_queue_is_half_as_long() {
     let Some((_early, mut drops)) = loaded(Place::Socket) else { return };
     let mut queues = queues(100);

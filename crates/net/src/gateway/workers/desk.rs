@@ -7,10 +7,12 @@
 //! there, and leave when it goes on: packets of a flow may change their order then.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fairlink_config::matching::{Classifier, Match};
 use fairlink_core::{Amount, ClassId, Hierarchy, Nanos, Overhead};
+
+use crate::gateway::early::Relief;
 
 /// Binary logarithm of a window's length in ns.
 const WINDOW: u32 = 23;
@@ -164,6 +166,8 @@ pub(crate) struct Desk {
     /// Frames of the other direction that workers have forwarded.
     back: Tally,
     back_dropped: Tally,
+    /// The workers' end of the drops in the kernel, if there are any.
+    relief: OnceLock<Relief>,
 }
 
 impl Desk {
@@ -171,7 +175,21 @@ impl Desk {
     pub(crate) fn new(workers: usize, patience: Nanos) -> Arc<Self> {
         let posts = (0..workers).map(|_| Mutex::new(None)).collect();
         let (posted, back, back_dropped) = (AtomicU32::new(0), Tally::default(), Tally::default());
-        Arc::new(Self { posts, posted, patience, depth: Nanos(2 * patience.0), back, back_dropped })
+        let (depth, relief) = (Nanos(2 * patience.0), OnceLock::new());
+        Arc::new(Self { posts, posted, patience, depth, back, back_dropped, relief })
+    }
+
+    /// Gives the workers their end of the drops in the kernel, once.
+    pub(crate) fn relieve_by(&self, relief: Relief) {
+        // There is one program for as long as the gateway runs.
+        let _ = self.relief.set(relief);
+    }
+
+    /// Notes that a worker has fetched `count` frames of the input to forward them by itself.
+    pub(super) fn fetched_alone(&self, count: usize) {
+        if let Some(relief) = self.relief.get() {
+            relief.fetched(count);
+        }
     }
 
     /// Returns the classes that `worker` has to use from now on, if they are of another generation than `present`.
