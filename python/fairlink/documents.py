@@ -32,6 +32,11 @@ Severity = Literal["error", "warning"]
 
 - `"error"`: The text is refused.
 - `"warning"`: The text is usable all the same."""
+MethodReport = Literal["each_link", "bursts_once"]
+"""The analysis that gives a bound.
+
+- `"each_link"`: The sum of the delay bounds of the links.
+- `"bursts_once"`: The service of all links together, where the burst counts once."""
 DiffKind = Literal["new", "gone", "changed", "affected"]
 """The state of a link or a class in the new file.
 
@@ -77,6 +82,7 @@ class CheckDocument(View):
         gateway_bps: Capacity of the gateway on this machine in bit/s. Absent if it was not measured.
         longest_piece_bytes: Longest piece of a super-frame that is scheduled as one packet, in accounted bytes.
             Bounds are for packets of this length. Absent if there is none.
+        network: Bounds over several links, of a scenario with routes.
         on_cores: The bounds on several cores, if several share the link.
         shorter_delays: A scheduler with the same shares and shorter delay bounds, if those of some leaves are
             long.
@@ -91,6 +97,7 @@ class CheckDocument(View):
     flood: Flood | None = None
     gateway_bps: int | None = None
     longest_piece_bytes: int | None = None
+    network: NetworkReport | None = None
     on_cores: OnCores | None = None
     shorter_delays: ShorterDelays | None = None
 
@@ -633,6 +640,104 @@ class Flood(View):
     by_class: bool
     delay_s: float | None = None
     why_not: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NetworkReport(View):
+    """The classes that a scenario's sources cross, and bounds over all links of each source's route. By network
+    calculus: `fairlink_theory::network`.
+
+    Attributes:
+        servers: Classes on links, in the order of the links.
+        flows: Sources, in the order of their links; those without a route cross one class.
+    """
+
+    servers: list[ServerReport]
+    flows: list[FlowReport]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ServerReport(View):
+    """A class on a link as a server.
+
+    Attributes:
+        name: Its name as in routes: `CLASS` of the scenario's own link, `PEER:CLASS` of another.
+        link_bps: Rate of the link in bit/s.
+        propagation_s: Propagation delay of the link in seconds.
+        largest_bytes: Largest packet of its flows in accounted bytes.
+        conforming: Traffic that rate and latency hold for, if they hold for no other: a packet then leaves
+            within burst / rate + latency. Absent if they hold for all traffic.
+        delay_bound_s: Longest delay of a packet here in seconds, for the traffic that arrives. Absent if there
+            is no bound.
+        latency_s: Latency at that rate in seconds.
+        rate_bps: Guaranteed rate in bit/s, with `latency_s`: the n-th packet of l bits leaves by f_n + latency,
+            where f_n is max(arrival, f_(n-1)) + l / rate. Absent if the scheduler promises none.
+    """
+
+    name: str
+    link_bps: int
+    propagation_s: float
+    largest_bytes: int
+    conforming: Conforming | None = None
+    delay_bound_s: float | None = None
+    latency_s: float | None = None
+    rate_bps: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Conforming(View):
+    """A token bucket in accounted bytes.
+
+    Attributes:
+        burst_bytes: Largest burst in bytes.
+        rate_bps: Highest rate in bit/s.
+    """
+
+    burst_bytes: float
+    rate_bps: float
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlowReport(View):
+    """A source and its route.
+
+    Attributes:
+        name: The classes of its route, as in the report of a simulation; one class if it has no route.
+        path: The servers that it crosses, in order.
+        burst_bytes: Burst of its arrival curve in bytes of frames without overhead. Absent if no curve limits
+            it.
+        delay_bound_s: Longest time in seconds from the arrival at the first link to that at the far end of the
+            last, with the propagation of all links, while no packet is dropped. Absent if there is no bound.
+        method: `bursts_once` if the service of all links together gives the bound, `each_link` if it is the sum
+            of the bounds of the links. Absent without a bound.
+        rate_bps: Rate of that curve in bit/s.
+        why_not: The reason, if there is no bound.
+    """
+
+    name: str
+    path: list[HopReport]
+    burst_bytes: float | None = None
+    delay_bound_s: float | None = None
+    method: MethodReport | None = None
+    rate_bps: float | None = None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HopReport(View):
+    """A server on the path of a flow.
+
+    Attributes:
+        server: Name of the server.
+        ratio: Accounted bytes for each byte of a frame; 1 without an overhead.
+        largest_bytes: Largest packet of the flow in accounted bytes.
+        burst_bytes: Burst of the flow as it arrives here, in accounted bytes. Absent if it is not bounded.
+    """
+
+    server: str
+    ratio: float
+    largest_bytes: int
+    burst_bytes: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -132,7 +132,7 @@ def build(out: Path) -> None:
         return linkify(context, PRIVATE.sub(r"fairlink\1", str(code)), *arguments, **options)
 
     render.env.filters["linkify"] = public
-    modules = {name: doc.Module.from_name(name) for name in ("fairlink", "fairlink.documents")}
+    modules = {name: doc.Module.from_name(name) for name in ("fairlink", "fairlink.calculus", "fairlink.documents")}
     out.mkdir(parents=True, exist_ok=True)
     for name, module in modules.items():
         describe(module)

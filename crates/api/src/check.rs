@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cores")]
 pub(crate) mod cores;
+pub(crate) mod network;
 pub(crate) mod theorems;
 
 use std::collections::HashSet;
@@ -26,6 +27,7 @@ use crate::rows::Each;
 use crate::tree::{class_report, terms};
 #[cfg(feature = "cores")]
 use cores::OnCores;
+use network::NetworkReport;
 use theorems::{Load, Theorems};
 
 /// A bound beyond this time is of no use to anybody: 1 minute, in seconds.
@@ -76,6 +78,9 @@ pub struct CheckDoc<C = Vec<ClassReport>> {
     /// A scheduler with the same shares and shorter delay bounds, if those of some leaves are long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter_delays: Option<ShorterDelays>,
+    /// Bounds over several links, of a scenario with routes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkReport>,
     /// The bounds on several cores, if several share the link.
     #[cfg(feature = "cores")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,6 +168,8 @@ pub struct Checked {
     pub gateway_bps: Option<u64>,
     /// Effect of a flood on the gateway on this machine, if it was requested.
     pub flood: Option<Flood>,
+    /// Bounds over several links, of a scenario with routes.
+    pub network: Option<NetworkReport>,
     /// The bounds on several cores, if they were computed.
     #[cfg(feature = "cores")]
     pub on_cores: Option<OnCores>,
@@ -185,7 +192,8 @@ pub struct Checked {
 /// [`Refused`]: errors in the text, settings that the scheduler does not support, more memory than the file allows, a wrong load.
 pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Refused> {
     let leniency = if options.lenient { Leniency::Ignore } else { Leniency::Refuse };
-    let mut link = LinkFile::from_source(source, &ReadOptions { leniency, scheduler: options.scheduler })?;
+    let reading = ReadOptions { leniency, scheduler: options.scheduler };
+    let mut link = LinkFile::from_source(source, &reading)?;
     let memory_bytes = link.check_memory(link.info())?;
     if let Err(error) = link.info().build(&link.tree, leniency, Members::new()) {
         if matches!(error, BuildError::NotAdmitted { .. })
@@ -213,6 +221,7 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
         unreachable,
         gateway_bps: None,
         flood: None,
+        network: NetworkReport::for_source(source, &reading),
         #[cfg(feature = "cores")]
         on_cores: None,
         warnings,
@@ -301,6 +310,7 @@ impl Checked {
             flood: self.flood.clone(),
             longest_piece_bytes: Some(self.link.longest_piece()).filter(|&bytes| bytes > 0),
             shorter_delays: self.shorter_delays(),
+            network: self.network.clone(),
             #[cfg(feature = "cores")]
             on_cores: self.on_cores.clone(),
             problems: self.warnings.iter().map(ProblemReport::from).collect(),

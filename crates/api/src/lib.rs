@@ -38,6 +38,7 @@ mod tree;
 pub use admission::Admission;
 #[cfg(feature = "cores")]
 pub use check::cores::{ClassOnCores, OnCores};
+pub use check::network::{Conforming, FlowReport, HopReport, MethodReport, NetworkReport, ServerReport};
 pub use check::theorems::{AsPrinted, InnerCurve, Load, MeanDelayEstimate, Theorems, VirtualTimes};
 pub use check::{
     CheckDoc, CheckOptions, Checked, Flood, RefusedDoc, ShorterDelays, USEFUL_S, check, class_bounds, share_warnings,

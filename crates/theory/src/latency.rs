@@ -21,6 +21,7 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
+use crate::network::Service;
 use crate::to_f64;
 
 /// Returns the longest delay of a packet of a class in seconds, with its own transmission. `server` serves the class on
@@ -225,6 +226,47 @@ impl Server {
 #[must_use]
 pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayBound>> {
     let link = tree.link();
+    let honoured = info.supports(Feature::LeakyBucket);
+    let bound = |(index, server): (usize, Option<Server>)| {
+        server?.bound(tree.config(ClassId(index as u32)), honoured, link.max_packet, link.rate)
+    };
+    servers(info, tree).into_iter().enumerate().map(bound).collect()
+}
+
+/// Returns the service of every class of `tree` for [`network`](crate::network), by class id, under the scheduler
+/// `info`. `None` where [`delay_bounds`] has none, and for bounds of an amount of traffic per interval.
+///
+/// Latency-rate servers are guaranteed-rate servers: either a backlogged class is served at its rate after the latency,
+/// or its packets leave so much after their departure from a private link. Those for traffic of a lower rate than their
+/// own are for [conforming](Service::Conforming) traffic. A service curve counts with its second slope: from d on if
+/// the first slope is lower, and otherwise at once, without the advantage of the first.
+#[must_use]
+pub fn services(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<Service>> {
+    let (rate, largest) = (tree.link().rate.bps() as f64, tree.link().max_packet);
+    let part = |ratio: Ratio| ratio.numerator as f64 / ratio.denominator as f64;
+    let service = |(index, server): (usize, Option<Server>)| match server? {
+        Server::Rate(server) => {
+            let (bps, latency_s) = (rate * part(server.share), 8.0 * part(server.late) / rate);
+            if server.traffic == server.share {
+                return Some(Service::Rate { bps, latency_s });
+            }
+            let burst = tree.config(ClassId(index as u32)).burst.unwrap_or_else(|| largest.into()) as f64;
+            Some(Service::Conforming { bps, latency_s, burst, rate_bps: rate * part(server.traffic) })
+        }
+        Server::Curve(curve) => {
+            let bps = curve.m2?.bps() as f64;
+            let before = curve.m1.map_or(0.0, |slope| slope.bps() as f64);
+            let flat = curve.d.0 as f64 / NANOS_PER_SEC as f64 * (1.0 - before / bps).max(0.0);
+            Some(Service::Rate { bps, latency_s: flat + 8.0 * f64::from(largest) / rate })
+        }
+        Server::Window(_) => None,
+    };
+    servers(info, tree).into_iter().enumerate().map(service).collect()
+}
+
+/// Returns the service model of every class of `tree` whose queue keeps the order of packets, by class id.
+fn servers(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<Server>> {
+    let link = tree.link();
     let as_rates = |servers: Vec<Option<LatencyRate>>| -> Vec<Option<Server>> {
         servers.into_iter().map(|server| server.map(Server::Rate)).collect()
     };
@@ -242,19 +284,17 @@ pub fn delay_bounds(info: &SchedulerInfo, tree: &Hierarchy) -> Vec<Option<DelayB
             }
         }
     }
-    if let Some(queue) = link.transmit_queue {
-        for (index, server) in servers.iter_mut().enumerate() {
-            let passes = queue_is_passed(info, tree, ClassId(index as u32));
+    for (index, server) in servers.iter_mut().enumerate() {
+        let class = ClassId(index as u32);
+        let config = tree.config(class);
+        let in_order = config.queue != QueueKind::FqCoDel && config.hosts.is_none();
+        *server = server.take().filter(|_| in_order);
+        if let Some(queue) = link.transmit_queue {
+            let passes = queue_is_passed(info, tree, class);
             *server = server.take().filter(|_| passes).and_then(|server| server.behind(queue.packets, link.max_packet));
         }
     }
-    let honoured = info.supports(Feature::LeakyBucket);
-    let bound = |(index, server): (usize, Option<Server>)| {
-        let config = tree.config(ClassId(index as u32));
-        let in_order = config.queue != QueueKind::FqCoDel && config.hosts.is_none();
-        server.filter(|_| in_order)?.bound(config, honoured, link.max_packet, link.rate)
-    };
-    servers.into_iter().enumerate().map(bound).collect()
+    servers
 }
 
 /// Returns true if the delay bound of `class` under `info` holds behind the transmit queue of `tree`, and grows by at

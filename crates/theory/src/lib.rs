@@ -20,6 +20,7 @@
 //! * [`pieces`], [`required`]: service curves of any number of pieces, and the real-time service that they need,
 //!   \[hfsc\] equations (7) to (10); exact.
 //! * [`latency`]: delay bounds of latency-rate servers and of service curves.
+//! * [`network`]: delay bounds over several links, by network calculus.
 //! * [`promises`]: all bounds of a scheduler for a tree, from its declared promises.
 //! * [`explain`]: reasons for a class's rate.
 //! * [`strategy`]: gains of a class from misreporting or from rearranging guarantees below it.
@@ -58,6 +59,7 @@ pub mod latency;
 mod lenders;
 pub mod limits;
 pub mod maxmin;
+pub mod network;
 pub mod pieces;
 mod play;
 mod played;

@@ -26,6 +26,7 @@ use crate::out::{self, Out};
 use crate::rows::{RowArgs, Rows, summary};
 
 mod bounds;
+mod network;
 mod on_cores;
 mod theorems;
 
@@ -320,6 +321,9 @@ fn text(checked: &Checked, rows: &RowArgs, out: &mut Out) -> Result<(), CliError
     if Admission::for_link(link).is_some() {
         let admitted = "admission         the sum of all service curves never exceeds the link's capacity";
         out.paragraph(admitted, 18)?;
+    }
+    if let Some(network) = &checked.network {
+        network::print(network, out)?;
     }
     if let Some(on) = &checked.on_cores {
         on_cores::print(on, head.rate.bps() as f64, rows_asked, out)?;

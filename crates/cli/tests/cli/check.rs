@@ -687,3 +687,58 @@ fn a_limit_or_a_quantum_that_cannot_be_kept_as_written_is_warned_of_with_both_nu
     let kept = warned("htb", "{ name = 'a', quantum = '1500B' }, { name = 'b', quantum = '3000B' }");
     assert_eq!(kept, "[]");
 }
+
+#[test]
+fn check_bounds_the_delay_over_the_links_of_a_route() {
+    let file = scenario("network/bounds.toml");
+    let json = fairlink(&["check", &file, "--json"]).quiet().json();
+    let (flow, servers) = (&json["network"]["flows"][0], &json["network"]["servers"]);
+    assert_eq!(
+        (&flow["name"], &flow["method"]),
+        (&"control > core:control > exit:control".into(), &"bursts_once".into())
+    );
+    // 3 kB at 4 Mbit/s; latencies; 6 kB of the other source at 6 Mbit/s; a packet of 500 B at the first link, where the
+    // source is alone, and at the 4 Mbit/s that the other leaves at the second; propagation.
+    let latency = |server: &serde_json::Value| server["latency_s"].as_f64().expect("a number");
+    let latencies: f64 = servers
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|server| server["delay_bound_s"].is_number())
+        .map(latency)
+        .sum();
+    let own = 24e3 / 4e6 + latencies + 48e3 / 6e6 + 4e3 / 4e6 + f64::min(12e3 / 6e6, 4e3 / 4e6) + 0.006;
+    let bound = flow["delay_bound_s"].as_f64().expect("a number");
+    assert!((bound - own).abs() < 1e-9, "{bound} and {own}");
+    let text = fairlink(&["check", &file]).quiet().stdout;
+    assert!(text.contains("Routes, over all their links:") && text.contains("  at core:control"), "{text}");
+    let sim = fairlink(&["sim", &file]).quiet();
+    assert!(!sim.stdout.is_empty(), "the expectations are the bounds at each link");
+}
+
+#[test]
+fn check_says_why_a_route_has_no_bound() {
+    let dir = Scratch::new();
+    let plain = std::fs::read_to_string(scenario("network/bounds.toml")).expect("a scenario");
+    let without = |from: &str, to: &str| {
+        assert!(plain.contains(from), "{from}");
+        let file = dir.write("changed.toml", &plain.replacen(from, to, 1));
+        let text = fairlink(&["check", &file]).stdout;
+        let line = text.lines().find(|line| line.starts_with("not computed      control > "));
+        line.unwrap_or_else(|| panic!("{from}: {text}")).to_owned()
+    };
+    let shape = "shape = { burst = \"3kB\", rate = \"2mbit\" }\n";
+    assert!(without(shape, "").contains("because no arrival curve limits it: add shape or police to the source"));
+    let other = "shape = { burst = \"6kB\", rate = \"2mbit\" }\n";
+    let why = "because it meets the source of core:control, which has no bound: no arrival curve limits it";
+    assert!(without(other, "").contains(why));
+    assert!(
+        without("scheduler = \"hls\"", "scheduler = \"htb\"").contains("htb promises control no rate with a latency")
+    );
+    assert!(
+        without("rate = \"2mbit\" }", "rate = \"5mbit\" }")
+            .contains("send 5000000 bit/s, and 4000000 bit/s are guaranteed")
+    );
+    let critical = "guarantee = \"4mbit\"\nlatency_critical = true\nburst = \"1kB\"";
+    assert!(without("guarantee = \"4mbit\"", critical).contains("set burst = \"3000B\""));
+}
