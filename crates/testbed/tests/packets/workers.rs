@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fairlink_core::{ClassId, Cores, Nanos, Split};
 use fairlink_net::{FailOpen, FrameTemplate, Gateway, GatewayConfig, Headers, Processor, Remote, Stamp};
@@ -36,33 +36,39 @@ struct Seen {
     /// Frames that have arrived, and those that were sent up to the last of them.
     arrived: u32,
     sent: u32,
-    /// Longest time without one.
+    /// Longest time without one, and the longest that began when the data thread was disturbed, up to 5 ms after that.
     silence_ms: f64,
+    silence_then_ms: f64,
 }
 
-fn seen(frames: &[(u64, Vec<u8>)]) -> BTreeMap<u32, Seen> {
+/// What arrived, with stamps; the data thread was disturbed at `disturbed_ns`.
+fn seen(disturbed_ns: u64, frames: &[(u64, Vec<u8>)]) -> BTreeMap<u32, Seen> {
     let mut classes = BTreeMap::<u32, (Seen, u64)>::new();
     for (at, bytes) in frames {
         let Some(stamp) = Stamp::read(bytes) else { continue };
         let (seen, last) = classes.entry(stamp.class.0).or_insert((Seen::default(), *at));
         seen.arrived += 1;
         seen.sent = seen.sent.max(stamp.sequence + 1);
-        seen.silence_ms = seen.silence_ms.max(at.saturating_sub(*last) as f64 / 1e6);
+        let silence_ms = at.saturating_sub(*last) as f64 / 1e6;
+        seen.silence_ms = seen.silence_ms.max(silence_ms);
+        if *at > disturbed_ns && *last < disturbed_ns + 5_000_000 {
+            seen.silence_then_ms = seen.silence_then_ms.max(silence_ms);
+        }
         *last = *at;
     }
     classes.into_iter().map(|(class, (seen, _))| (class, seen)).collect()
 }
 
 /// Asserts that almost all frames of each of two classes have arrived, more than the kernel has room for.
-fn most_have_passed(what: &str, frames: &[(u64, Vec<u8>)]) {
-    let seen = seen(frames);
+fn most_have_passed(what: &str, (disturbed_ns, frames): (u64, Vec<(u64, Vec<u8>)>)) {
+    let seen = seen(disturbed_ns, &frames);
     println!("{what}: {seen:?}");
     assert!(seen.len() == 2 && seen.values().all(|class| class.arrived > class.sent / 10 * 9), "{seen:?}");
 }
 
-/// Two classes send some 5,000 frames a second each, below their guarantees, during `during`. Returns the frames that
-/// arrive, with stamps.
-fn with_traffic(remote: &Remote, during: impl FnOnce()) -> Vec<(u64, Vec<u8>)> {
+/// Two classes send some 5,000 frames a second each, below their guarantees, until 1.6 s after the data thread was
+/// disturbed. Returns when that was, and the frames that arrive, with stamps: all in ns of the real-time clock.
+fn with_traffic(remote: &Remote, disturbance: Option<Duration>) -> (u64, Vec<(u64, Vec<u8>)>) {
     let (over, recorder, sender) = (AtomicBool::new(false), raw::recorder("sink"), raw::sender("gen", false));
     std::thread::scope(|scope| {
         let recorded = scope.spawn(|| raw::record(&recorder, &over));
@@ -82,9 +88,15 @@ fn with_traffic(remote: &Remote, during: impl FnOnce()) -> Vec<(u64, Vec<u8>)> {
             }
         });
         until(remote, |stats| stats.classes[..2].iter().all(|class| class.counts().sent.packets > 50));
-        during();
+        let disturbed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        remote.disturb(disturbance);
+        std::thread::sleep(Duration::from_millis(1600));
+        if disturbance.is_some() {
+            // It makes turns again, and all goes through the scheduler.
+            remote.stats(Duration::from_secs(10)).unwrap();
+        }
         over.store(true, Ordering::Relaxed);
-        recorded.join().unwrap()
+        (disturbed.as_nanos() as u64, recorded.join().unwrap())
     })
 }
 
@@ -98,17 +110,12 @@ fn while_it_stands_still(namespace: &PrivateNamespace) {
     let (remote, stop) = (gateway.remote(), AtomicBool::new(false));
     let (frames, stats) = std::thread::scope(|scope| {
         let run = scope.spawn(|| gateway.run(&stop).unwrap());
-        let frames = with_traffic(&remote, || {
-            remote.disturb(Some(Duration::from_millis(1500)));
-            std::thread::sleep(Duration::from_millis(1600));
-            // It makes turns again, and all goes through the scheduler.
-            remote.stats(Duration::from_secs(10)).unwrap();
-        });
+        let frames = with_traffic(&remote, Some(Duration::from_millis(1500)));
         stop.store(true, Ordering::Relaxed);
         (frames, run.join().unwrap())
     });
     assert!(stats.gateway().balanced, "{stats:?}");
-    most_have_passed("1.5 s without a turn", &frames);
+    most_have_passed("1.5 s without a turn", frames);
 }
 
 fn after_it_has_panicked(namespace: &PrivateNamespace) {
@@ -121,15 +128,12 @@ fn after_it_has_panicked(namespace: &PrivateNamespace) {
     let (remote, vitals, stop) = (gateway.remote(), gateway.vitals(), AtomicBool::new(false));
     let frames = std::thread::scope(|scope| {
         let run = scope.spawn(|| gateway.run(&stop));
-        let frames = with_traffic(&remote, || {
-            remote.disturb(None);
-            std::thread::sleep(Duration::from_millis(1600));
-        });
+        let frames = with_traffic(&remote, None);
         stop.store(true, Ordering::Relaxed);
         assert!(run.join().is_err(), "the panic goes on at the end");
         frames
     });
-    most_have_passed("after a panic", &frames);
+    most_have_passed("after a panic", frames);
     let said = vitals.messages().iter().map(|event| event.message.clone()).collect::<String>();
     assert!(said.contains("the data thread has panicked"), "{said}");
 }
