@@ -37,6 +37,7 @@ fn split(name: &str) -> Result<Split, String> {
 
 impl CoreArgs {
     /// Returns true if one of them is given.
+    #[cfg(target_os = "linux")]
     pub(crate) fn are_given(&self) -> bool {
         self.cores.is_some() || !self.splits.is_empty() || self.hubs.is_some()
     }
