@@ -250,73 +250,49 @@ def fails(**how):
 """
 
 
-def incomplete(program: str, dir: Path, digest: str) -> None:
+DASK = """
+from dask.distributed import Client, LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+"""
+# As workers that the system kills for their memory.
+DIES = """
+import os
+from fairlink import _campaigns
+write = _campaigns.write_part
+_campaigns.write_part = lambda dir, part: write(dir, part) if part < 5 else os._exit(137)
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "program"),
+    [
+        pytest.param("dask.distributed", DIES + DASK + "        fails(on=client)", id="a worker of Dask dies"),
+        pytest.param(
+            "dask.distributed",
+            DASK + "        fails(on=client, progress=lambda done, all: cluster.close())",
+            id="Dask goes away",
+        ),
+        pytest.param(
+            "ray", DIES + 'if __name__ == "__main__":\n    fails(on="ray", workers=2)', id="a worker of Ray dies"
+        ),
+        pytest.param(
+            "ray",
+            "import ray\n"
+            'if __name__ == "__main__":\n'
+            '    fails(on="ray", workers=2, progress=lambda done, all: ray.shutdown())',
+            id="Ray goes away",
+        ),
+    ],
+)
+def test_an_engine_that_fails_is_an_error_and_what_is_done_stays(
+    engine: str, program: str, digest: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(engine)
+    directory = str(tmp_path / "c")
     end = "\n    print('@' + sweep(SCENARIO, OVER).run(DIR).digest)"
-    said = in_a_process(f"DIR = {str(dir)!r}\n{FAILS}{program}{end}")
+    said = in_a_process(f"DIR = {directory!r}\n{FAILS}{program}{end}")
     # Ray prints, too.
     text, took, found = (word[1:] for word in said if word.startswith("@"))
     assert "_parts_are_in_" in text and text.endswith("run_the_same_again_to_go_on"), text
     assert float(took) < 90 and found == digest
-
-
-def test_a_dask_worker_that_always_dies_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
-    pytest.importorskip("dask.distributed")
-    incomplete(
-        """
-import os
-from dask.distributed import Client, LocalCluster
-from fairlink import _campaigns
-if __name__ == "__main__":
-    write = _campaigns.write_part
-    # As one that the system kills for its memory.
-    _campaigns.write_part = lambda dir, part: write(dir, part) if part < 5 else os._exit(137)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-        fails(on=client)
-""",
-        tmp_path / "c",
-        digest,
-    )
-
-
-def test_a_dask_cluster_that_goes_away_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
-    pytest.importorskip("dask.distributed")
-    incomplete(
-        """
-from dask.distributed import Client, LocalCluster
-if __name__ == "__main__":
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-    client = Client(cluster)
-    fails(on=client, progress=lambda done, all: cluster.close())
-""",
-        tmp_path / "c",
-        digest,
-    )
-
-
-def test_a_ray_worker_that_always_dies_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    incomplete(
-        """
-import os
-from fairlink import _campaigns
-if __name__ == "__main__":
-    write = _campaigns.write_part
-    _campaigns.write_part = lambda dir, part: write(dir, part) if part < 5 else os._exit(137)
-    fails(on="ray", workers=2)
-""",
-        tmp_path / "c",
-        digest,
-    )
-
-
-def test_ray_that_goes_away_is_an_error_and_what_is_done_stays(digest: str, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    incomplete(
-        """
-import ray
-if __name__ == "__main__":
-    fails(on="ray", workers=2, progress=lambda done, all: ray.shutdown())
-""",
-        tmp_path / "c",
-        digest,
-    )

@@ -181,9 +181,9 @@ impl Network {
     /// If a flow has an empty path, or a server that does not exist.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let (servers, bursts) = self.each_link();
-        let groups = self.groups();
         let at = self.visits();
+        let (servers, bursts) = self.each_link(&at);
+        let groups = self.groups();
         let bound = |flow: usize| {
             let path = &self.flows[flow].path;
             let delays: Vec<f64> = path.iter().map(|hop| servers[hop.server]).collect::<Result<_, _>>()?;
@@ -221,9 +221,9 @@ impl Network {
         self.flows.iter().enumerate().map(|(number, flow)| *known.entry(key(flow)).or_insert(number)).collect()
     }
 
-    /// The delay bound of each server, and the bursts of each flow along its path in bytes of the flow.
-    fn each_link(&self) -> (Vec<Result<f64, Unbounded>>, Vec<Vec<f64>>) {
-        let at = self.visits();
+    /// The delay bound of each server, and the bursts of each flow along its path in bytes of the flow. `at` has the flows of
+    /// each server.
+    fn each_link(&self, at: &[Vec<(usize, usize)>]) -> (Vec<Result<f64, Unbounded>>, Vec<Vec<f64>>) {
         let mut delays = vec![Err(Unbounded::Circle); self.servers.len()];
         let mut bursts: Vec<Vec<f64>> = self.flows.iter().map(|flow| Vec::with_capacity(flow.path.len())).collect();
         // Flows of each server that have not reached it yet.

@@ -1,5 +1,5 @@
 //! Nanoseconds for a packet through one tree that several threads share, with classes of three kinds, beside `hls` and
-//! `hvt` on one thread and behind a hub. `fairlink bench --cores` prints a part of it, as a table.
+//! `hvt` on one thread and behind a hub, and several hubs. `fairlink bench --cores` prints a part of it, as a table.
 //!
 //! ```text
 //! cargo run --release -p fairlink-workload --example cores -- [THREADS] [SECONDS] [WORDS]
@@ -14,7 +14,7 @@ mod linux {
     use std::time::Duration;
 
     use fairlink_core::registry;
-    use fairlink_workload::cores::{Classes, Segment, alone, hub, shared};
+    use fairlink_workload::cores::{Classes, Segment, alone, hub, hubs, shared};
     use fairlink_workload::{Pattern, WorkloadError};
 
     /// Returns the median and the least time, and the median of the empty calls or of the time without packets, in
@@ -56,6 +56,9 @@ mod linux {
                     let title = format!("{word}, classes {classes:?}, {threads} threads");
                     print(title, "empty calls a batch", &|| shared(threads, classes, pattern, time))?;
                 }
+            }
+            for threads in 1..=most {
+                print(format!("{word}, {threads} hubs"), "empty turns a batch", &|| hubs(threads, pattern, time))?;
             }
         }
         Ok(())

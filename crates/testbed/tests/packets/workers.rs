@@ -41,7 +41,7 @@ struct Seen {
     silence_then_ms: f64,
 }
 
-/// What arrived, with stamps; the data thread was disturbed at `disturbed_ns`.
+/// Returns what the sink has seen of each class. The data thread was disturbed at `disturbed_ns`.
 fn seen(disturbed_ns: u64, frames: &[(u64, Vec<u8>)]) -> BTreeMap<u32, Seen> {
     let mut classes = BTreeMap::<u32, (Seen, u64)>::new();
     for (at, bytes) in frames {
