@@ -105,7 +105,7 @@ class Claims(Tabular):
 
 
 class Reproduction(Result[documents.ReproduceDocument]):
-    """Claims beside what was found of them: `fairlink reproduce --json`."""
+    """Claims beside what was found of them: `fairlink-lab reproduce --json`."""
 
     _kind = documents.ReproduceDocument
 
@@ -172,7 +172,7 @@ def claims(ids: Ids = "all") -> Claims:
 def reproduce(
     ids: Ids, *, quick: bool = False, workers: int | None = None, progress: Progress = None
 ) -> Reproduction:
-    """Tries claims of the papers with the schedulers of this package: `fairlink reproduce --json`.
+    """Tries claims of the papers with the schedulers of this package: `fairlink-lab reproduce --json`.
 
     The numbers are those of the command, except in claims that measure times (`Claim.timed`). Real packets and figures
     in files are the command's alone (`--real`, `--out`).

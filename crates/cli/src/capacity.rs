@@ -1,14 +1,20 @@
 //! Compares the rate of a link with the gateway's capacity on this machine. A measurement needs a separate network
-//! namespace, which a process cannot leave again. So a child process measures: `fairlink bench --gateway --quick
-//! --json`.
+//! namespace, which a process cannot leave again. So a child process measures: the hidden command `fairlink capacity`.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use fairlink_config::link::LinkFile;
 use fairlink_config::problem::Problem;
-use serde::Deserialize;
-
-use crate::human;
+use fairlink_core::SchedulerInfo;
+use fairlink_report::{Content, Document};
+use fairlink_terminal::args::scheduler;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::Out;
+use fairlink_testbed::{GatewayThroughput, enter_private_namespace, gateway_throughput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Links up to this rate, in bit/s, are not measured: every machine that was measured moves more, and the measurement
 /// takes half a second.
@@ -23,6 +29,35 @@ pub(crate) enum Capacity {
     Moves(f64),
     /// Not measured, and why.
     Unknown(String),
+}
+
+/// Time to measure.
+const SPAN: Duration = Duration::from_millis(300);
+
+/// The scheduler to measure with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The scheduler.
+    #[arg(long, value_name = "NAME", value_parser = scheduler)]
+    scheduler: &'static SchedulerInfo,
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct CapacityDoc {
+    scheduler: &'static str,
+    #[serde(flatten)]
+    throughput: GatewayThroughput,
+}
+
+impl Content for CapacityDoc {
+    const KIND: &'static str = "capacity";
+}
+
+/// Measures and prints a document.
+pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+    let namespace = enter_private_namespace().map_err(CliError::wrong)?;
+    let throughput = gateway_throughput(&namespace, args.scheduler, SPAN).map_err(CliError::failed)?;
+    out.document(&Document::new(CapacityDoc { scheduler: args.scheduler.name, throughput }))
 }
 
 /// The part of the answer that is used.
@@ -78,7 +113,7 @@ impl Capacity {
 fn measured(scheduler: &str) -> Result<f64, String> {
     let own = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
     let done = Command::new(own)
-        .args(["bench", "--gateway", "--quick", "--json", "--scheduler", scheduler])
+        .args(["capacity", "--scheduler", scheduler])
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("the measurement cannot be started: {error}"))?;

@@ -1,18 +1,20 @@
 //! The command line, as a type.
 
 use clap::{Parser, Subcommand};
+use fairlink_terminal::program::Moved;
+use fairlink_terminal::{completions, man};
 
-use crate::commands::{
-    bench, between, check, clock, completions, demo, diff, expand, explain, fluid, import, init, man, reproduce,
-    schedulers, schema, sim, tc, traffic,
-};
+use crate::commands::{check, demo, diff, expand, explain, fluid, import, init, schedulers, schema, sim, tc};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
 
 /// Shares a network link among a tree of traffic classes so that the outcome can be predicted.
 ///
 /// Without a command, runs the demo. Data goes to standard output, messages to standard error. Exit code 0: done; 1:
-/// the check, the claim or the run failed; 2: the command line or a file is wrong.
+/// the check or the run failed; 2: the command line or a file is wrong.
+///
+/// The laboratory is a program of its own, fairlink-lab: claims of the papers, benchmarks, campaigns, clocks,
+/// recordings, traffic statistics, PDF.
 #[derive(Debug, Parser)]
 #[command(name = "fairlink", version, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Cli {
@@ -40,14 +42,6 @@ pub(crate) enum Command {
     Diff(diff::Args),
     /// Simulate a scenario under one scheduler, or several side by side.
     Sim(sim::Args),
-    /// Check the claims of the five papers, one row each: the paper's value, the measured value, and the verdict.
-    Reproduce(reproduce::Args),
-    /// Measure the traffic of a scenario's sources, without a link: rate, dispersion, correlation, burstiness.
-    Traffic(traffic::Args),
-    /// Find offset, skew, drift and jumps between two clocks from the one-way delays of packets.
-    Clock(clock::Args),
-    /// Compute delays, losses and reordering of a device from two recordings, made before and after it.
-    Between(between::Args),
     /// Write a first link file for an interface, a rate and a kind of use.
     Init(init::Args),
     /// Print a link file with its templates and tables expanded, class by class.
@@ -79,10 +73,44 @@ pub(crate) enum Command {
     Schedulers(schedulers::Args),
     /// Print a JSON schema: of link files or scenarios, for editors, or of the documents of --json.
     Schema(schema::Args),
-    /// Measure the cost of a packet under each scheduler on this machine.
-    Bench(bench::Args),
+    /// Measure what a gateway moves on one processor of this machine.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Capacity(crate::capacity::Args),
+    /// Check the claims of the papers: now a command of fairlink-lab.
+    #[command(hide = true)]
+    Reproduce(Moved),
+    /// Measure traffic: now a command of fairlink-lab.
+    #[command(hide = true)]
+    Traffic(Moved),
+    /// Compare two clocks: now a command of fairlink-lab.
+    #[command(hide = true)]
+    Clock(Moved),
+    /// Compare two recordings: now a command of fairlink-lab.
+    #[command(hide = true)]
+    Between(Moved),
+    /// Measure the cost of a packet: now a command of fairlink-lab.
+    #[command(hide = true)]
+    Bench(Moved),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the manual page, or write one per command to a directory.
     Man(man::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlink_terminal::testing::{check_documented_lines, check_examples};
+
+    use super::Cli;
+
+    #[test]
+    fn every_command_in_the_documents_is_one_that_is_understood() {
+        check_documented_lines::<Cli>("fairlink", 55);
+    }
+
+    #[test]
+    fn every_help_has_examples_that_the_command_understands_and_files_that_are_there() {
+        check_examples::<Cli>("fairlink", &crate::PROGRAM, 34);
+    }
 }

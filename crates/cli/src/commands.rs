@@ -1,11 +1,7 @@
 //! The commands, one file each: command-line arguments (`Args`), and `run`, which calls the libraries and prints the
 //! results.
 
-pub(crate) mod bench;
-pub(crate) mod between;
 pub(crate) mod check;
-pub(crate) mod clock;
-pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod expand;
@@ -13,13 +9,10 @@ pub(crate) mod explain;
 pub(crate) mod fluid;
 pub(crate) mod import;
 pub(crate) mod init;
-pub(crate) mod man;
-pub(crate) mod reproduce;
 pub(crate) mod schedulers;
 pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod tc;
-pub(crate) mod traffic;
 
 #[cfg(target_os = "linux")]
 pub(crate) mod ctl;

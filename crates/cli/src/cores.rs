@@ -4,7 +4,7 @@ use fairlink_config::scenario::LAG;
 use fairlink_config::units::show_time;
 use fairlink_core::{Cores, MAX_CORES, Nanos, Split};
 
-use crate::args;
+use fairlink_terminal::args;
 
 /// Number of cores, and the ways in which they share the link.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -1,11 +1,9 @@
 //! Examples of every command, which its help and its manual page end with.
 
-use std::fmt::Write as _;
-
-use clap::Command;
+use fairlink_terminal::examples::Examples;
 
 /// Examples of each command, subcommands with both names: a command line and its effect.
-const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+pub(crate) const EXAMPLES: Examples = &[
     (
         "fairlink",
         &[
@@ -90,59 +88,12 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
-        "reproduce",
-        &[
-            ("fairlink reproduce --quick", "Try all claims with few runs."),
-            ("fairlink reproduce hls --out report", "Claims of one paper, with a page of plots: report/index.html."),
-            ("fairlink reproduce drrpp.fig51", "One claim, with all quantities and commands to repeat it."),
-        ],
-    ),
-    (
         "sim",
         &[
             ("fairlink sim scenarios/exp2-H.toml", "Simulate under the scheduler of the link file."),
             (
                 "fairlink sim scenarios/exp2-H.toml --scheduler hls --scheduler drr --out plots",
                 "Two schedulers on the same arrivals, with rates against time as CSV and SVG in plots/.",
-            ),
-        ],
-    ),
-    (
-        "traffic",
-        &[
-            (
-                "fairlink traffic scenarios/thesis/mpeg.toml --runs 5 --rho 102%",
-                "Rates and burstiness of the sources alone.",
-            ),
-            (
-                "fairlink traffic scenarios/thesis/exponential.toml --rho 100%,110%,135%,200%",
-                "Burstiness as a function of the drain rate.",
-            ),
-        ],
-    ),
-    (
-        "clock",
-        &[
-            (
-                "fairlink clock stamps.csv --make --jump 200s:5ms --jump 350s:-3ms --out plots",
-                "Simulate two clocks and estimate their skew, drift and jumps.",
-            ),
-            (
-                "fairlink clock measured.csv --reference receive",
-                "Use the receiver's clock as reference, if the sender's was set back.",
-            ),
-        ],
-    ),
-    (
-        "between",
-        &[
-            (
-                "fairlink between before.pcapng after.pcapng --link scenarios/gateway.toml",
-                "Delay, loss and order of each class, from recordings with one clock.",
-            ),
-            (
-                "fairlink between before.pcap after.pcap --offset -12ms --out stamps",
-                "The second clock is 12 ms behind; stamps/stamps.csv is for `fairlink clock`.",
             ),
         ],
     ),
@@ -248,13 +199,6 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "bench",
-        &[
-            ("fairlink bench", "Cost per packet of each scheduler on this machine."),
-            ("fairlink bench --gateway", "The gateway beside the kernel's bridge and HTB on this machine."),
-        ],
-    ),
-    (
         "completions",
         &[(
             "fairlink completions bash > ~/.local/share/bash-completion/completions/fairlink",
@@ -352,153 +296,3 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("qdisc watch", &[("fairlink qdisc watch --dev eth0", "The same every second, until Ctrl-C.")]),
     ("qdisc del", &[("fairlink qdisc del --dev eth0", "Restore the default queueing discipline of eth0.")]),
 ];
-
-fn of(command: &str) -> &'static [(&'static str, &'static str)] {
-    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
-}
-
-/// The command line with examples at the end of each help text.
-pub(crate) fn in_help(command: Command) -> Command {
-    let name = command.get_name().to_owned();
-    below(command, &name, "")
-}
-
-/// The same for a command that is called so, below `fairlink` with these names before its own.
-fn below(command: Command, name: &str, above: &str) -> Command {
-    let mut text = String::from("Examples:");
-    for (line, what) in of(name) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {line}\n      {what}");
-    }
-    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-    let command = if of(name).is_empty() { command } else { command.after_help(text) };
-    names.iter().fold(command, |command, own| {
-        let path = format!("{above}{own}");
-        command.mut_subcommand(own, |command| below(command, &path, &format!("{path} ")))
-    })
-}
-
-/// The section of a manual page.
-pub(crate) fn in_manual(command: &str) -> String {
-    // In roff, a hyphen that is typed is a minus, and a line must not begin with a dot or a quote.
-    let roff = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
-    let mut text = String::new();
-    for (line, what) in of(command) {
-        let _ = write!(text, ".TP\n\\fB{}\\fR\n\\&{}\n", roff(line), roff(what));
-    }
-    if text.is_empty() { text } else { format!(".SH EXAMPLES\n{text}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::Cli;
-    use clap::{CommandFactory, Parser};
-    use std::path::Path;
-
-    /// Every line of the documents that begins as a command does, by page.
-    fn shown() -> Vec<(String, String)> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut pages = vec![root.join("README.md")];
-        for folder in ["docs", "docs/tutorials", "docs/schedulers"] {
-            let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
-            pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
-        }
-        let mut all = Vec::new();
-        for page in pages {
-            let mut inside = false;
-            for line in std::fs::read_to_string(&page).unwrap().lines() {
-                if line.starts_with("```") {
-                    inside = line == "```sh" && !inside;
-                } else if inside
-                    && let Some(command) = line.strip_prefix("sudo ").unwrap_or(line).strip_prefix("fairlink ")
-                {
-                    let end = [" #", " &", " >", " |", " <"].iter().filter_map(|end| command.find(end)).min();
-                    all.push((
-                        page.display().to_string(),
-                        command[..end.unwrap_or(command.len())].trim_end().to_owned(),
-                    ));
-                }
-            }
-        }
-        all
-    }
-
-    /// The words of a line; blanks between quotes do not part them.
-    fn words(line: &str) -> Vec<String> {
-        let (mut words, mut quoted) = (vec![String::new()], false);
-        for c in line.chars() {
-            match (c, words.last_mut()) {
-                ('"', _) => quoted = !quoted,
-                (' ', _) if !quoted => words.push(String::new()),
-                (c, Some(word)) => word.push(c),
-                _ => {}
-            }
-        }
-        words.retain(|word| !word.is_empty());
-        words
-    }
-
-    #[test]
-    fn every_command_in_the_documents_is_one_that_is_understood() {
-        let shown = shown();
-        assert!(shown.len() > 60, "{}", shown.len());
-        // Placeholders and abridged lines.
-        let abridged = |command: &str| command.contains("...") || command.contains('[') || command.contains('\\');
-        for (page, command) in shown.iter().filter(|(_, command)| !abridged(command)) {
-            let words = words(command);
-            if let Err(error) = Cli::try_parse_from(std::iter::once("fairlink").chain(words.iter().map(String::as_str)))
-            {
-                let asked = matches!(
-                    error.kind(),
-                    clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
-                );
-                assert!(asked, "{page}: fairlink {command}: {error}");
-            }
-        }
-    }
-
-    /// All commands and those below them, as they are typed behind `fairlink`, with their help.
-    fn all(command: &mut Command, above: &str, found: &mut Vec<(String, String)>) {
-        for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help" && !below.is_hide_set()) {
-            let name = format!("{above}{}", below.get_name());
-            found.push((name.clone(), below.render_long_help().to_string()));
-            all(below, &format!("{name} "), found);
-        }
-    }
-
-    #[test]
-    fn every_help_has_examples_that_the_command_understands_and_files_that_are_there() {
-        let mut command = in_help(Cli::command());
-        let mut commands = vec![("fairlink".to_owned(), command.render_long_help().to_string())];
-        all(&mut command, "", &mut commands);
-        assert!(commands.len() > 35, "{}", commands.len());
-        for (name, _) in EXAMPLES {
-            assert!(commands.iter().any(|(known, _)| known == name), "there is no command {name}");
-        }
-        for (name, help) in commands {
-            let lines: Vec<&str> = help.lines().skip_while(|line| *line != "Examples:").skip(1).collect();
-            let typed = lines.iter().filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
-            let typed: Vec<&str> = typed.collect();
-            assert!(!typed.is_empty(), "fairlink {name} --help has no examples");
-            for line in typed {
-                let mut words = words(line);
-                words.truncate(words.iter().position(|word| word == ">").unwrap_or(words.len()));
-                if words[0] != "fairlink" {
-                    continue;
-                }
-                let begins = words[1..].join(" ");
-                assert!(
-                    name == "fairlink" || format!("{begins} ").starts_with(&format!("{name} ")),
-                    "{line} is under {name}"
-                );
-                let parsed = Cli::try_parse_from(&words);
-                assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());
-                for file in words.iter().filter(|word| word.starts_with("scenarios/")) {
-                    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
-                    assert!(path.exists(), "{line}: {file} is not there");
-                }
-            }
-        }
-    }
-}

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use fairlink_net::{GatewayStats, StatsContent};
 use fairlink_report::{ClassReport, Document, Measure, Measured, columns};
 
-use crate::failure::CliError;
-use crate::human;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::Out;
 
 /// Maximum number of classes that are all shown, and of leaves shown of more classes.
 pub(crate) const MOST: usize = 64;

@@ -1,51 +1,9 @@
 //! Link files and demands on the command line, for the commands that take them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::anyhow;
-use fairlink_api::Refused;
-use fairlink_config::{LinkFile, Problem, Problems, SourceText};
+use fairlink_config::{LinkFile, Problem};
 use fairlink_core::ClassId;
-
-use crate::failure::CliError;
-use crate::style::report;
-
-/// Errors of a file are the user's to correct.
-impl From<Problems> for CliError {
-    fn from(problems: Problems) -> Self {
-        // A problem that has no place in the file would not name it.
-        let unplaced = problems.all().iter().find(|problem| problem.span().is_none());
-        let file = unplaced.map(|problem| problem.location().file);
-        let report = miette::Report::new(problems);
-        Self::File(match file {
-            Some(file) => report.wrap_err(file),
-            None => report,
-        })
-    }
-}
-
-/// A text that is wrong is shown at its place; an argument is named as the option that it is.
-impl From<Refused> for CliError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Text(problems) | Refused::NotAdmitted { problems, .. } => problems.into(),
-            Refused::Argument { name, message } => Self::wrong(format!("--{name}: {message}")),
-            Refused::Failed(message) => Self::failed(anyhow!(message)),
-        }
-    }
-}
-
-/// Prints warnings to standard error.
-pub(crate) fn warn(warnings: impl IntoIterator<Item = Problem>) {
-    warnings.into_iter().for_each(|warning| report(&miette::Report::new(warning)));
-}
-
-/// Reads a link file for a computation that no scheduler takes part in, and shows warnings about its tree.
-pub(crate) fn read_tree(path: &Path) -> Result<LinkFile, CliError> {
-    let (link, warnings) = fairlink_api::read_tree(&SourceText::read(path)?)?;
-    warn(warnings);
-    Ok(link)
-}
 
 /// Returns a warning about unreachable leaves, if frames are classified by matches only.
 #[cfg(target_os = "linux")]

@@ -10,7 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
 use clap::ValueEnum;
+use fairlink_config::Problems;
 use fairlink_net::{LogEvent, Severity};
+use fairlink_terminal::failure::{CliError, chain};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -88,6 +90,21 @@ pub(crate) fn write(event: &LogEvent) {
         Severity::Info => tracing::info!(link, class, "{message}"),
         Severity::Debug => tracing::debug!(link, class, "{message}"),
     }
+}
+
+/// Writes the reason of a failure into the log. One that shows its place in a file stays as it is in a log for people.
+pub(crate) fn logged(failure: CliError, as_json: bool) -> CliError {
+    let (text, code) = match &failure {
+        CliError::Failed(error) => (chain(error), 1),
+        CliError::Wrong(error) => (chain(error), 2),
+        CliError::File(report) if as_json => {
+            let problems = report.downcast_ref::<Problems>();
+            (problems.map_or_else(|| report.to_string(), Problems::lines), 2)
+        }
+        _ => return failure,
+    };
+    write(&LogEvent::error(text));
+    CliError::Said(code)
 }
 
 /// Returns true if standard error is the journal stream that the service manager names, and not a file that it was

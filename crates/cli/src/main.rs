@@ -1,69 +1,57 @@
 //! The `fairlink` command: a thin front end of the libraries.
 //!
-//! The command line is a type in `cli.rs`; each command has a file in `commands/`; what they print goes through
-//! `out.rs`.
+//! The command line is a type in `cli.rs`; each command has a file in `commands/`; what it has in common with
+//! `fairlink-lab` is in `fairlink-terminal`.
 //!
-//! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check, the claim or the run
-//! failed; 2: the command line or a file is wrong.
+//! Data goes to standard output, messages to standard error. Exit code 0: done; 1: the check or the run failed; 2: the
+//! command line or a file is wrong.
 #![forbid(unsafe_code)]
 
-mod args;
 #[cfg(target_os = "linux")]
 mod capacity;
 mod cli;
 mod commands;
 mod cores;
 mod examples;
-mod failure;
 #[cfg(target_os = "linux")]
 mod gateway_stats;
-mod interrupt;
 mod link;
 #[cfg(target_os = "linux")]
 mod log;
-mod out;
 mod rows;
-mod style;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
-use fairlink_lab::human;
+use clap::CommandFactory;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
+use fairlink_terminal::program::Program;
+use fairlink_terminal::{completions, man};
 
 use crate::cli::{Cli, Command};
-use crate::commands::{
-    bench, between, check, clock, completions, demo, diff, expand, explain, fluid, import, init, man, reproduce,
-    schedulers, schema, sim, tc, traffic,
-};
+use crate::commands::{check, demo, diff, expand, explain, fluid, import, init, schedulers, schema, sim, tc};
 #[cfg(target_os = "linux")]
 use crate::commands::{ctl, gateway, generate, qdisc, receive};
-use crate::failure::CliError;
-use crate::out::Out;
 
 /// Commands that ask for them have huge pages behind large memory.
 #[cfg(target_os = "linux")]
 #[global_allocator]
 static MEMORY: fairlink_net::HugePages = fairlink_net::HugePages;
 
+/// The program with the laboratory's commands.
+const LABORATORY: &str = "fairlink-lab";
+
+const PROGRAM: Program = Program { examples: examples::EXAMPLES, values: init::with_values };
+
 fn main() -> ExitCode {
     // To read the command line takes milliseconds, in which a SIGHUP would end the process.
     #[cfg(target_os = "linux")]
     if std::env::args_os().skip(1).any(|arg| arg == "gateway")
-        && let Err(failure) = interrupt::Hangup::hold()
+        && let Err(failure) = fairlink_terminal::interrupt::Hangup::hold()
     {
         return failure.report();
     }
-    completions::answer(Cli::command);
-    style::set();
-    // Neither returns where the command line is wrong.
-    let matches = examples::in_help(Cli::command()).get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let mut out = Out::new(cli.json);
-    let done = run(cli, &mut out).and_then(|()| out.flush());
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    PROGRAM.run(|cli: &Cli| cli.json, run)
 }
 
 fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
@@ -77,10 +65,6 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
         Command::Schema(args) => schema::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Sim(args) => sim::run(&args, out),
-        Command::Reproduce(args) => reproduce::run(&args, out),
-        Command::Clock(args) => clock::run(&args, out),
-        Command::Between(args) => between::run(&args, out),
-        Command::Traffic(args) => traffic::run(&args, out),
         Command::Import(args) => import::run(&args, out),
         #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
         Command::RunConfined(args) => import::script::confined(&args),
@@ -95,9 +79,15 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
         Command::Generate(args) => generate::run(&args, out),
         #[cfg(target_os = "linux")]
         Command::Receive(args) => receive::run(&args, out),
+        #[cfg(target_os = "linux")]
+        Command::Capacity(args) => capacity::run(&args, out),
         Command::Schedulers(args) => schedulers::run(&args, out),
-        Command::Bench(args) => bench::run(args, out),
-        Command::Completions(args) => completions::run(&args, out),
-        Command::Man(args) => man::run(&args, Cli::command(), out),
+        Command::Completions(args) => completions::run(&args, "fairlink", out),
+        Command::Man(args) => man::run(&args, Cli::command(), PROGRAM.examples, out),
+        Command::Reproduce(moved) => moved.run(LABORATORY, "reproduce", out.json),
+        Command::Traffic(moved) => moved.run(LABORATORY, "traffic", out.json),
+        Command::Clock(moved) => moved.run(LABORATORY, "clock", out.json),
+        Command::Between(moved) => moved.run(LABORATORY, "between", out.json),
+        Command::Bench(moved) => moved.run(LABORATORY, "bench", out.json),
     }
 }

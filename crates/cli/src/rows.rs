@@ -3,9 +3,9 @@
 use fairlink_config::LinkFile;
 use fairlink_core::ClassId;
 
-use crate::failure::CliError;
-use crate::human;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::Out;
 
 /// Most classes that are shown in text without being asked for.
 pub(crate) const MOST_ROWS: usize = 300;

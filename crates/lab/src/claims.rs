@@ -85,7 +85,7 @@ impl Claim {
 }
 
 /// All papers, and claims beyond them last.
-pub const PAPERS: &[Paper] = &[hls::PAPER, hfsc::PAPER, htb::PAPER, drrpp::PAPER, sds::PAPER, beyond::PAPER];
+pub static PAPERS: &[Paper] = &[hls::PAPER, hfsc::PAPER, htb::PAPER, drrpp::PAPER, sds::PAPER, beyond::PAPER];
 
 /// A word that names neither a claim nor a paper.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

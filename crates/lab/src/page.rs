@@ -11,7 +11,7 @@ use flate2::write::DeflateEncoder;
 use crate::claims::finding::{Rerun, Table};
 use crate::claims::run::Outcome;
 use crate::claims::{PAPERS, Verdict};
-use crate::figures::figure::Figure;
+use fairlink_figures::figure::Figure;
 
 /// Table of claims without a paper.
 const BEYOND: &str = "beyond";
@@ -312,8 +312,8 @@ pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
 mod tests {
     use super::*;
     use crate::claims::{Claim, Finding, Row, Unit};
-    use crate::figures::axis::Axis;
-    use crate::figures::figure::{Panel, Series, SeriesStyle};
+    use fairlink_figures::axis::Axis;
+    use fairlink_figures::figure::{Panel, Series, SeriesStyle};
 
     fn outcomes() -> Vec<Outcome> {
         let claim = |id: &str| -> &'static Claim { crate::claims::select(&[id]).unwrap()[0] };
@@ -334,7 +334,7 @@ mod tests {
             date: "2026-11-22".into(),
             machine: "two cores".into(),
             version: "fairlink 0.1.0".into(),
-            command: "fairlink reproduce".into(),
+            command: "fairlink-lab reproduce".into(),
             quick: true,
             took_s: 61.0,
             interrupted: false,

@@ -13,9 +13,9 @@ use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use fairlink_figures::figure::Width;
 use fairlink_lab::claims::run::{Outcome, try_claims};
 use fairlink_lab::claims::{Claim, Effort, Lab, PAPERS, Verdict, select};
-use fairlink_lab::figures::figure::Width;
 
 /// The least tolerance, as a part of the value.
 const LEAST_PART: f64 = 1e-3;

@@ -151,7 +151,7 @@ fn number(number: Option<f64>) -> Option<Value> {
 
 /// All measures, in the order in which they are shown. Delays (a histogram), drops by cause and limits have labels or buckets of their own, and are
 /// written beside the table.
-pub const MEASURES: &[Measure] = &[
+pub static MEASURES: &[Measure] = &[
     amount!("received", Counter, true, "Arrived", received),
     amount!("sent", Counter, true, "Sent", sent),
     amount!("dropped", Counter, true, "Dropped; of a class for each cause that has occurred", dropped),

@@ -1,5 +1,6 @@
 //! Comparison of two clocks, in seconds.
 
+use fairlink_config::human;
 use fairlink_traffic::clocks::{Clocks, Corrected, Known};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -58,6 +59,43 @@ pub struct ClockReport {
     pub correction_ci95_s: Option<f64>,
     /// Mean distance of the shortest delays of short spans of time from the envelope.
     pub roughness_s: f64,
+}
+
+impl ClockReport {
+    /// Returns the parts and the jumps as tables of numbers.
+    #[must_use]
+    #[expect(clippy::type_complexity, reason = "a head, and rows with as many cells")]
+    pub fn tables(&self) -> Vec<(Vec<&'static str>, Vec<Vec<String>>)> {
+        let within = |value: String, known: KnownValue, show: &dyn Fn(f64) -> String| match known.ci95 {
+            Some(ci95) => format!("{value} ± {}", show(ci95)),
+            None => format!("{value} ± ?"),
+        };
+        let parts = |scale: f64, known: KnownValue| {
+            let show = |value: f64| format!("{:.4}", value * scale);
+            within(show(known.value), known, &show)
+        };
+        // An offset has all digits that its uncertainty leaves.
+        let offset = |known: KnownValue| within(format!("{:.6} s", known.value), known, &human::time);
+        let stretch = |stretch: &StretchReport| {
+            vec![
+                format!("{:.1} s", stretch.start_s),
+                format!("{:.1} s", stretch.end_s),
+                stretch.packets.to_string(),
+                offset(stretch.offset_s),
+                parts(1e6, stretch.skew),
+                parts(1e6, stretch.drift_per_s),
+            ]
+        };
+        let jump = |jump: &JumpReport| {
+            let at = within(format!("{:.1} s", jump.at_s.value), jump.at_s, &human::time);
+            vec![at, within(human::time(jump.size_s.value), jump.size_s, &human::time)]
+        };
+        let head = vec!["from", "to", "packets", "offset + shortest delay", "skew (ppm)", "drift (ppm/s)"];
+        let mut tables = vec![(head, self.stretches.iter().map(stretch).collect())];
+        let head = if self.jumps.is_empty() { vec!["no jumps"] } else { vec!["jump at", "size (receiver's clock)"] };
+        tables.push((head, self.jumps.iter().map(jump).collect()));
+        tables
+    }
 }
 
 impl From<&Clocks> for ClockReport {

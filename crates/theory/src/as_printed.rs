@@ -182,7 +182,7 @@ impl MeanDelay {
     }
 
     /// Minimum and maximum of the theorem's value divided by the measured delay. Measured with Poisson arrivals while
-    /// all best-effort classes are backlogged, for quanta of two to four packets (the table of `fairlink reproduce
+    /// all best-effort classes are backlogged, for quanta of two to four packets (the table of `fairlink-lab reproduce
     /// drrpp.theorem1`, rounded outwards). `None` above half of the class's rate, where the theorem nears its pole and
     /// was 18 times too long, and for other quanta, which have not been measured.
     #[must_use]

@@ -1,5 +1,5 @@
 //! Nanoseconds for a packet through one tree that several threads share, with classes of three kinds, beside `hls` and
-//! `hvt` on one thread and behind a hub, and several hubs. `fairlink bench --cores` prints a part of it, as a table.
+//! `hvt` on one thread and behind a hub, and several hubs. `fairlink-lab bench --cores` prints a part of it, as a table.
 //!
 //! ```text
 //! cargo run --release -p fairlink-workload --example cores -- [THREADS] [SECONDS] [WORDS]

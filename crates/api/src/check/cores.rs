@@ -125,7 +125,7 @@ impl OnCores {
         let Some(packet) = packet else {
             self.notes.push(
                 "which way: one hub, where it keeps up with the link, because it is exact; not computed whether it does \
-                 without --hub-packet TIME, which `fairlink bench --cores` measures"
+                 without --hub-packet TIME, which `fairlink-lab bench --cores` measures"
                     .to_owned(),
             );
             return;
@@ -163,7 +163,7 @@ impl OnCores {
         if packet.is_none() {
             self.notes.push(
                 "the time of these packets is not computed, because the hub's time for a packet depends on the machine; \
-                 `fairlink bench --cores` measures it, and --hub-packet TIME takes it"
+                 `fairlink-lab bench --cores` measures it, and --hub-packet TIME takes it"
                     .to_owned(),
             );
         }

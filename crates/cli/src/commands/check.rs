@@ -11,19 +11,20 @@ use fairlink_config::units::show_memory;
 #[cfg(target_os = "linux")]
 use fairlink_core::Leniency;
 use fairlink_core::{ClassId, Nanos, Split};
-use fairlink_lab::figures::tree;
+use fairlink_figures::tree;
 
-use crate::args;
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
 use crate::cores::{self, CoreArgs};
-use crate::failure::CliError;
-use crate::human;
-use crate::link::{indented, warn};
-#[cfg(target_os = "linux")]
-use crate::out::note;
-use crate::out::{self, Out};
+use crate::link::indented;
 use crate::rows::{RowArgs, Rows, summary};
+use fairlink_terminal::args;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+#[cfg(target_os = "linux")]
+use fairlink_terminal::out::note;
+use fairlink_terminal::out::{self, Out};
+use fairlink_terminal::style::warn;
 
 mod bounds;
 mod network;
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     /// Longest time between two looks of a core at its queues, for --split shared.
     #[arg(long, value_name = "TIME", value_parser = cores::lag, default_value = "10us")]
     lag: Nanos,
-    /// Processor time of a hub for a packet, as `fairlink bench --cores` measures it, for --split hub and shared: it says
+    /// Processor time of a hub for a packet, as `fairlink-lab bench --cores` measures it, for --split hub and shared: it says
     /// whether one hub is enough for the link.
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     hub_packet: Option<Nanos>,
@@ -209,7 +210,7 @@ fn tree_order(link: &LinkFile, rows: &Rows) -> Vec<ClassId> {
 /// Returns the names of the classes of `order` for a table: with branches of the tree on a capable terminal, else
 /// indented.
 fn names_as_tree<'a>(link: &'a LinkFile, order: &'a [ClassId], out: &Out) -> impl Fn(usize) -> String + use<'a> {
-    let drawn = out.is_terminal() && out.canvas().blocks;
+    let drawn = out.is_terminal() && out.blocks();
     let depths: Vec<usize> = order.iter().map(|&class| link.tree.depth(class)).collect();
     let branches = if drawn { tree::branches(&depths) } else { Vec::new() };
     move |row| match branches.get(row) {
@@ -241,7 +242,7 @@ fn pieces(link: &LinkFile) -> String {
 fn in_a_flood(Flood { frames, delay_s, why_not, .. }: &Flood) -> String {
     let time = match delay_s {
         Some(delay_s) => format!("{} at the measured capacity if none is a super-frame, while its thread has its processor", human::time(*delay_s)),
-        None => "their time is not computed, because the capacity is measured for links above 1 Gbit/s only (`fairlink bench --gateway`)".to_owned(),
+        None => "their time is not computed, because the capacity is measured for links above 1 Gbit/s only (`fairlink-lab bench --gateway`)".to_owned(),
     };
     let more = match why_not {
         None => "of more, the kernel drops those of classes above their share and of unknown flows".to_owned(),

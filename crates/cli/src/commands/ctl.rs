@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use fairlink_net::{ControlError, control};
 
-use crate::failure::CliError;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
 
 /// Request and gateway.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 //! `fairlink demo`: an experiment of the HLS paper on real packets, beside the fluid ideal and kernel HTB, without any
 //! set-up. `docs/traffic.md` explains the results of kernel HTB.
 
+mod picture;
 #[cfg(target_os = "linux")]
 pub(crate) mod ping;
 mod show;
@@ -10,15 +11,15 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Rate, SchedulerInfo, registry};
-use fairlink_lab::experiments::{EXPERIMENTS, Experiment, Script, find};
-use fairlink_lab::measure::{OPTIONS, SETTLE};
+use fairlink_figures::experiments::{EXPERIMENTS, Experiment, Script, find};
+use fairlink_figures::measure::{OPTIONS, SETTLE};
 use fairlink_report::{ClassSpan, Document, Span, SpanKind};
 use fairlink_sim::{Scenario, compare};
 use fairlink_testbed::{DemoOutcome, DemoPlan, DemoRun, KERNEL_HTB, PlanPhase, Skipped, demo_rate};
 
-use crate::args::{choice, scheduler, time};
-use crate::failure::CliError;
-use crate::out::{Out, note, write_file};
+use fairlink_terminal::args::{choice, scheduler, time};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::{Out, note, write_file};
 
 /// Prefix of the ids of the demo's experiments; their number in the HLS paper follows.
 const NUMBERED: &str = "hls.exp";
@@ -292,9 +293,9 @@ mod real {
     use fairlink_testbed::{DemoError, DemoOutcome, DemoPlan, Shaper, Stage, enter_private_namespace};
 
     use super::{Player, show};
-    use crate::failure::CliError;
-    use crate::interrupt::stop_flag;
-    use crate::out::Out;
+    use fairlink_terminal::failure::CliError;
+    use fairlink_terminal::interrupt::stop_flag;
+    use fairlink_terminal::out::Out;
 
     /// A private network namespace with two cables; or why there is none.
     pub(super) fn stage() -> Result<Stage, String> {
@@ -353,8 +354,8 @@ mod real {
     use fairlink_testbed::{DemoOutcome, DemoPlan};
 
     use super::Player;
-    use crate::failure::CliError;
-    use crate::out::Out;
+    use fairlink_terminal::failure::CliError;
+    use fairlink_terminal::out::Out;
 
     pub(super) fn stage() -> Result<(), String> {
         Err(Unsupported.to_string())

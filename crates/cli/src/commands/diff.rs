@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use fairlink_api::{ClassDiff, DiffKind, KeyDiff, LinkDiff, ValueDiff, diff};
 use fairlink_config::{SourceText, human};
 
-use crate::failure::CliError;
-use crate::link::warn;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
+use fairlink_terminal::style::warn;
 
 /// Two files.
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use fairlink_api::expand;
 use fairlink_config::SourceText;
 
-use crate::failure::CliError;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
 
 /// File to expand.
 #[derive(Debug, clap::Args)]

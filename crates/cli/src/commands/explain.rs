@@ -5,10 +5,11 @@ use fairlink_api::{Explained, explain};
 use fairlink_config::SourceText;
 use fairlink_core::Rate;
 
-use crate::args;
-use crate::failure::CliError;
-use crate::link::{FluidArgs, warn};
-use crate::out::Out;
+use crate::link::FluidArgs;
+use fairlink_terminal::args;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
+use fairlink_terminal::style::warn;
 
 /// Class, link and demand.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,12 @@ use fairlink_core::ClassId;
 use fairlink_report::Ideal;
 use fairlink_theory::ideal;
 
-use crate::failure::CliError;
-use crate::human;
-use crate::link::{FluidArgs, indented, warn};
-use crate::out::Out;
+use crate::link::{FluidArgs, indented};
 use crate::rows::{RowArgs, summary};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::Out;
+use fairlink_terminal::style::warn;
 
 /// Link and demand.
 #[derive(Debug, clap::Args)]

@@ -22,14 +22,14 @@ use fairlink_net::{
 };
 use signal_hook::consts::SIGUSR1;
 
-use crate::args::{choice, time};
 use crate::commands::ctl;
 use crate::cores::CoreArgs;
-use crate::failure::CliError;
 use crate::gateway_stats::{Classes, show_all};
-use crate::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use crate::log;
-use crate::out::Out;
+use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
+use fairlink_terminal::out::Out;
 
 /// Time for the data thread to answer a SIGUSR1.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -217,7 +217,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if args.life.closes() || args.print_unit {
         done
     } else {
-        done.map_err(|failure| failure.logged(args.log.is_json()))
+        done.map_err(|failure| log::logged(failure, args.log.is_json()))
     }
 }
 

@@ -20,11 +20,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::{rate, time};
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::out::{Out, note, note_paragraph};
+use fairlink_terminal::args::{rate, time};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, note, note_paragraph};
 
 /// Traffic and interfaces.
 #[derive(Debug, clap::Args)]
@@ -82,7 +82,7 @@ fn version(text: &str) -> Result<IpVersion, String> {
     match text {
         "4" => Ok(IpVersion::V4),
         "6" => Ok(IpVersion::V6),
-        _ => Err(crate::args::choice(["4", "6"])),
+        _ => Err(fairlink_terminal::args::choice(["4", "6"])),
     }
 }
 
@@ -111,7 +111,7 @@ impl Args {
             let why = format!("{}: [[change]]: only `fairlink sim` changes a link while it runs", scenario.display());
             return Err(CliError::wrong(why));
         }
-        crate::link::warn(file.warnings);
+        fairlink_terminal::style::warn(file.warnings);
         let link = &file.link;
         let matches = if link.matches.is_empty() && link.default_class.is_none() {
             let matches = default_matches(link.tree.leaves()).map_err(CliError::wrong)?;

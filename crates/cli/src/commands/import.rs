@@ -15,13 +15,13 @@ use fairlink_config::SourceText;
 use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, mikrotik, tc};
 use fairlink_config::units::show_time;
 use fairlink_core::{Nanos, Rate};
-use fairlink_lab::human::count;
+use fairlink_figures::human::count;
 
-use crate::args;
 #[cfg(target_os = "linux")]
 use crate::capacity::Capacity;
-use crate::failure::CliError;
-use crate::out::{Out, make_directory, write_all_new};
+use fairlink_terminal::args;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::{Out, make_directory, write_all_new};
 
 /// From which tool.
 #[derive(Debug, clap::Args)]

@@ -1,12 +1,14 @@
 //! `fairlink init`: a commented link file to begin with.
 
-pub(crate) mod kinds;
-pub(crate) mod lines;
+mod kinds;
+mod lines;
 mod questions;
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use clap::Arg;
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use console::Term;
 use fairlink_config::units::{rate_key, show_rate};
 use fairlink_config::{LinkFile, ReadOptions};
@@ -16,10 +18,10 @@ use fairlink_schema::editor::DIRECTIVE;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::{choice, rate};
 use crate::commands::tc::device;
-use crate::failure::CliError;
-use crate::out::{Out, columns, note, write_all_new};
+use fairlink_terminal::args::{choice, rate};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::{Out, columns, note, write_all_new};
 use kinds::{KINDS, Kind};
 use lines::{Line, line};
 use questions::{Person, Questions};
@@ -217,8 +219,29 @@ fn named(file: &Path, way: &str) -> PathBuf {
     file.with_file_name(format!("{}-{way}{end}", part(file.file_stem())))
 }
 
+/// Adds the values that an argument of the command with this name takes, for completion.
+pub(crate) fn with_values(command: &str, arg: Arg) -> Arg {
+    let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let candidate = |name: &str, what: &'static str| CompletionCandidate::new(name).help(Some(what.into()));
+    match (command, arg.get_id().as_str(), value.as_deref()) {
+        ("init", "kind", _) => {
+            let all = move || KINDS.iter().map(|kind| candidate(kind.name, kind.what)).collect::<Vec<_>>();
+            arg.add(ArgValueCandidates::new(all))
+        }
+        ("init", "line", _) => {
+            let all = move || lines::LINES.iter().map(|line| candidate(line.name, line.what)).collect::<Vec<_>>();
+            arg.add(ArgValueCandidates::new(all))
+        }
+        (_, _, Some("IF")) => {
+            let all = || interfaces().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>();
+            arg.add(ArgValueCandidates::new(all))
+        }
+        _ => arg,
+    }
+}
+
 /// Returns the interfaces of this network namespace, without the loopback; empty if they are unknown.
-pub(crate) fn interfaces() -> Vec<String> {
+fn interfaces() -> Vec<String> {
     // A line for each, which begins with its name, behind two lines of titles.
     let known = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     let names = known.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned());

@@ -10,16 +10,16 @@ use fairlink_api::share_warnings;
 use fairlink_config::{Classid, LinkFile, ReadOptions};
 use fairlink_core::{Leniency, Members, Nanos};
 use fairlink_net::{
-    LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscError, QdiscFilters, QdiscPlace, QdiscPlan, qdisc_filters, qdisc_plan,
+    LeftOut, QDISC_CATCH_UP, QDISC_SLACK, QdiscFilters, QdiscPlace, QdiscPlan, qdisc_filters, qdisc_plan,
 };
 use fairlink_report::{Content, Document};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::time;
-use crate::failure::CliError;
-use crate::link::warn;
-use crate::out::{Out, note};
+use fairlink_terminal::args::time;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::{Out, note};
+use fairlink_terminal::style::warn;
 
 /// Action on the queueing discipline.
 #[derive(Debug, clap::Args)]
@@ -92,7 +92,7 @@ struct AtArgs {
 
 impl AtArgs {
     fn place(&self) -> Result<QdiscPlace, CliError> {
-        Ok(QdiscPlace::find(&self.dev, self.parent)?)
+        QdiscPlace::find(&self.dev, self.parent).map_err(CliError::wrong)
     }
 }
 
@@ -121,12 +121,6 @@ fn short_time(text: &str) -> Result<Nanos, String> {
     if nanos > Nanos::from_secs(1) { Err(format!("{text} exceeds the limit of 1s")) } else { Ok(nanos) }
 }
 
-impl From<QdiscError> for CliError {
-    fn from(error: QdiscError) -> Self {
-        Self::wrong(error)
-    }
-}
-
 const _: () = assert!(QDISC_CATCH_UP.0 == 1_000_000 && QDISC_SLACK.0 == 10_000);
 
 /// Does it.
@@ -136,7 +130,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         What::Change(args) => set(args, None, out),
         What::Show(args) => show::run(args, out),
         What::Watch(args) => show::watch(args, out),
-        What::Del(args) => Ok(args.place()?.delete()?),
+        What::Del(args) => args.place()?.delete().map_err(CliError::wrong),
     }
 }
 
@@ -161,21 +155,21 @@ fn set(args: &SetArgs, add: Option<Option<u16>>, out: &mut Out) -> Result<(), Cl
     let link = read(&args.link)?;
     let Some(interface) = &args.dev else {
         link.require_one_core("the kernel module")?;
-        let plan = qdisc_plan(&link, None, args.catch_up, args.slack)?;
+        let plan = qdisc_plan(&link, None, args.catch_up, args.slack).map_err(CliError::wrong)?;
         let Some(path) = &args.out else { return Ok(()) };
         return fs::write(path, &plan.bytes)
             .map_err(|error| CliError::wrong(format!("cannot write {}: {error}", path.display())));
     };
-    let place = QdiscPlace::find(interface, args.parent)?;
-    let running = if add.is_none() { Some(place.show()?) } else { None };
+    let place = QdiscPlace::find(interface, args.parent).map_err(CliError::wrong)?;
+    let running = if add.is_none() { Some(place.show().map_err(CliError::wrong)?) } else { None };
     link.require_one_core("the kernel module")?;
-    let mut plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack)?;
+    let mut plan = qdisc_plan(&link, running.as_ref(), args.catch_up, args.slack).map_err(CliError::wrong)?;
     plan.major = add.flatten().unwrap_or(plan.major);
     let filters = if args.no_filters { None } else { Some(filters(&link, &plan, args.lenient)?) };
     if add.is_some() {
-        place.add(&plan, filters.as_ref())?
+        place.add(&plan, filters.as_ref()).map_err(CliError::wrong)?
     } else {
-        place.change(&plan, filters.as_ref())?
+        place.change(&plan, filters.as_ref()).map_err(CliError::wrong)?
     }
     told(&link, &plan, filters.as_ref(), interface, out)
 }

@@ -13,12 +13,12 @@ use fairlink_testbed::{ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receive
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{choice, time};
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::link::read_tree;
-use crate::out::{Out, make_directory, note};
+use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::files::read_tree;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, make_directory, note};
 
 pub(super) use self::record::Record;
 
@@ -168,7 +168,7 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliErro
     for sender in &report.clocks {
         out.line("")?;
         out.paragraph(&format!("this machine's clock against that of the sender of run {}", sender.run), 2)?;
-        super::clock::tables(&sender.clock, out)?;
+        out.tables(&sender.clock.tables())?;
     }
     if !report.flows.is_empty() {
         out.line("")?;

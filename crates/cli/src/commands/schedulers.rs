@@ -4,9 +4,9 @@ use anyhow::anyhow;
 use fairlink_api::{NEEDS, Nearest, SchedulersDoc, schedulers};
 use fairlink_core::{Feature, registry::SCHEDULERS};
 
-use crate::args::choice;
-use crate::failure::CliError;
-use crate::out::Out;
+use fairlink_terminal::args::choice;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
 
 /// Required features.
 #[derive(Debug, clap::Args)]

@@ -1,19 +1,15 @@
 //! `fairlink schema`: JSON schemas of files that the command reads and of documents that it prints.
 
+#[cfg(target_os = "linux")]
+use crate::commands::{ctl, demo, gateway, generate, qdisc};
+use crate::commands::{init, tc};
 use clap::Subcommand;
 use fairlink_api::{KeyReport, KeysDoc};
 use fairlink_config::scenario;
-use fairlink_report::document_schema;
 use fairlink_schema::editor;
-use schemars::Schema;
-use schemars::generate::SchemaSettings;
-use serde::Serialize;
-
-#[cfg(target_os = "linux")]
-use crate::commands::{bench, ctl, demo, gateway, generate, qdisc};
-use crate::commands::{between, clock, init, sim, tc, traffic};
-use crate::failure::CliError;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
+use fairlink_terminal::schema::{Kinds, Schemas};
 
 /// Schema to print.
 #[derive(Debug, clap::Args)]
@@ -33,19 +29,6 @@ enum Of {
     Documents,
     /// Print the keys of link files: defaults, and the schedulers that honour them.
     Keys,
-}
-
-/// A document has one of these shapes, distinguished by the key `document`.
-#[derive(Serialize)]
-struct Schemas {
-    #[serde(rename = "$schema")]
-    dialect: &'static str,
-    title: &'static str,
-    #[serde(rename = "anyOf")]
-    any_of: Vec<Schema>,
-    /// The types that they refer to.
-    #[serde(rename = "$defs")]
-    definitions: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Prints the schema. It is JSON with and without `--json`.
@@ -78,10 +61,9 @@ fn keys(out: &mut Out) -> Result<(), CliError> {
 
 /// The schemas of all kinds of documents.
 fn documents() -> Schemas {
-    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let mut any_of = Vec::new();
+    let mut kinds = Kinds::default();
     macro_rules! documents {
-        ($($content:ty),* $(,)?) => { any_of.extend([$(document_schema::<$content>(&mut generator)),*]) };
+        ($($content:ty),* $(,)?) => { $(kinds.add::<$content>();)* };
     }
     documents![
         fairlink_api::CheckDoc,
@@ -94,18 +76,11 @@ fn documents() -> Schemas {
         fairlink_api::RefusedDoc,
         fairlink_api::SchedulersDoc,
         fairlink_api::SimDoc<'static>,
-        fairlink_lab::bench::Report,
-        fairlink_lab::claims::ReproduceDoc,
-        between::BetweenDoc,
-        clock::ClockDoc,
         init::InitDoc<'static>,
-        sim::campaign::CampaignContent,
         tc::TcDoc,
-        traffic::TrafficDoc<'static>,
     ];
     #[cfg(target_os = "linux")]
     documents![
-        fairlink_lab::bench::CoresReport,
         fairlink_http::HistoryContent,
         fairlink_http::MomentContent,
         fairlink_http::TreeContent,
@@ -118,8 +93,7 @@ fn documents() -> Schemas {
         fairlink_testbed::ReceiverReport,
         fairlink_testbed::TcpClientReport,
         fairlink_testbed::TcpServerReport,
-        bench::real::GatewayBenchDoc,
-        bench::real::ThroughputDoc,
+        crate::capacity::CapacityDoc,
         ctl::trace::TraceDoc<'static>,
         demo::ping::PingDoc<'static>,
         gateway::unit::UnitDoc<'static>,
@@ -127,10 +101,5 @@ fn documents() -> Schemas {
         generate::ScriptReport,
         qdisc::QdiscSetDoc<'static>,
     ];
-    Schemas {
-        dialect: "https://json-schema.org/draft/2020-12/schema",
-        title: "Documents of fairlink",
-        any_of,
-        definitions: generator.take_definitions(true),
-    }
+    kinds.schemas("fairlink")
 }

@@ -1,38 +1,37 @@
 //! `fairlink sim`: a scenario under one scheduler or under several on the same arrivals, once or several times, as it
 //! is or with other numbers.
 
-pub(crate) mod campaign;
-pub(super) mod load;
+mod load;
 mod show;
 mod trace;
-mod watch;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use fairlink_api::{Judged, Refused, SimDoc, judge};
-use fairlink_campaign::{Format, Shard};
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
 use fairlink_config::sweep::Sweep;
 use fairlink_core::{Leniency, Nanos, Rate};
-use fairlink_lab::figures::figure::Event;
-use fairlink_lab::figures::files::{self, FileError, Marks};
-use fairlink_lab::figures::sweep::Key;
-use fairlink_lab::measure::{SETTLE, WINDOW};
+use fairlink_figures::figure::Event;
+use fairlink_figures::files::{self, FileError, Marks};
+use fairlink_figures::measure::{SETTLE, WINDOW};
+use fairlink_figures::sweep::Key;
 use fairlink_report::Document;
 use fairlink_sim::statistics::summary::{Difference, Summary, differences, summaries};
 use fairlink_sim::{Job, MAX_WINDOW_RATES, Options, Report, Run, SimError, pilot_window, run_jobs, warmup};
 
 use self::load::{Point, Reading};
 use self::trace::Traces;
-use self::watch::Progress;
 use crate::cores::{self, CoreArgs};
-use crate::failure::CliError;
-use crate::out::{Out, make_directory, note};
 use crate::rows::RowArgs;
-use crate::{args, human};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::files::script_has_no_keys;
+use fairlink_terminal::out::{Out, make_directory, note};
+use fairlink_terminal::program::run_other;
+use fairlink_terminal::progress::Progress;
+use fairlink_terminal::{args, human};
 
 /// Most runs of a command.
 const MAX_RUNS: u64 = 100_000;
@@ -72,18 +71,15 @@ pub(crate) struct Args {
     /// Measure fairness, gaps and delays, and print the worst value of each class beside its bound. Slower.
     #[arg(long)]
     metrics: bool,
-    /// Write figures (SVG and PDF) and their numbers (CSV) into this directory, which is made if it is missing.
+    /// Write figures (SVG) and their numbers (CSV) into this directory, which is made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Make a campaign in the directory of --out: a file of results for each range of runs, written by this process and any
-    /// others with other shares, such as 1/4. The same command goes on where it stopped. Without limit on --runs and --sweep
-    /// but 10,000,000 runs.
-    #[arg(long, value_name = "I/N", value_parser = Shard::parse, requires = "out", conflicts_with_all =
-        ["link", "warmup", "window", "metrics", "width", "trace", "lenient", "cores", "splits", "lag", "all", "class"])]
-    shard: Option<Shard>,
-    /// Format of the files of a campaign: csv or parquet [default: csv].
-    #[arg(long, value_name = "FORMAT", value_parser = campaign::format, requires = "shard")]
-    format: Option<Format>,
+    /// A campaign: now `fairlink-lab campaign`.
+    #[arg(long, value_name = "I/N", hide = true)]
+    shard: Option<String>,
+    /// The format of its files.
+    #[arg(long, value_name = "FORMAT", hide = true, requires = "shard")]
+    format: Option<String>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<args::FigureWidth>,
@@ -129,7 +125,7 @@ fn window_of(text: &str) -> Result<Nanos, String> {
 /// Refuses options that sweeps do not support, with an alternative.
 fn sweepable(args: &Args) -> Result<(), CliError> {
     if args.link.is_some() {
-        return Err(load::script_has_no_keys());
+        return Err(script_has_no_keys());
     }
     if args.trace.is_some() {
         return Err(CliError::wrong(
@@ -141,8 +137,10 @@ fn sweepable(args: &Args) -> Result<(), CliError> {
 
 /// Simulates and prints.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
-    if let (Some(shard), Some(dir)) = (args.shard, &args.out) {
-        return campaign::run(args, shard, dir, out);
+    if args.shard.is_some() {
+        // All words as they were typed: what a campaign does not take, it refuses.
+        let words = std::env::args_os().skip(1).map(|word| if word == "sim" { "campaign".into() } else { word });
+        return run_other(crate::LABORATORY, &words.collect::<Vec<_>>(), "fairlink sim --shard");
     }
     if !args.sweeps.is_empty() {
         sweepable(args)?;
@@ -406,8 +404,7 @@ impl<'a> Plan<'a> {
 }
 
 fn settings(point: &Point) -> String {
-    let shown =
-        point.sweep.iter().map(|(key, value)| format!(" with {key}={}", fairlink_lab::figures::sweep::shown(value)));
+    let shown = point.sweep.iter().map(|(key, value)| format!(" with {key}={}", fairlink_figures::sweep::shown(value)));
     shown.collect()
 }
 

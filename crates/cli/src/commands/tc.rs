@@ -11,10 +11,10 @@ use fairlink_report::{Content, Document};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::rate;
-use crate::failure::CliError;
-use crate::link::warn;
-use crate::out::Out;
+use fairlink_terminal::args::rate;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
+use fairlink_terminal::style::warn;
 
 /// Direction of the conversion.
 #[derive(Debug, clap::Args)]

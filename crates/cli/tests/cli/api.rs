@@ -9,7 +9,7 @@ use fairlink_api::{
 use fairlink_config::{Files, Memory, Source, SourceText};
 use fairlink_core::{Nanos, Rate};
 
-use fairlink_lab::measure::SETTLE;
+use fairlink_figures::measure::SETTLE;
 
 use crate::{fairlink, scenario};
 

@@ -76,8 +76,6 @@ fn what_passes_a_gateway_is_recorded_with_its_classes_and_replays_as_it_was() {
     let source = |class: &str, more: &str| format!("[[source]]\nclass = \"{class}\"\nmodel = \"trace\"\n{more}\n");
     let all = source("C", "file = \"t.pcapng\"");
     let replay = dir.write("replay.toml", &format!("{head}{all}"));
-    let traffic = fairlink(&["traffic", &replay, "--json"]);
-    assert_eq!(traffic.code, 0, "{}", traffic.stderr);
     let sim = fairlink(&["sim", &replay, "--trace", &dir.path("again.csv"), "--json"]);
     assert_eq!(sim.code, 0, "{}", sim.stderr);
     let sim = sim.json();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fairlink;
 #[cfg(target_os = "linux")]
-use crate::{run, sim::interrupted_after};
+use crate::{FAIRLINK, run};
 
 /// Checks the documented JSON, for any rates.
 fn check_shape(outcome: &Value, experiment: u64, phases: usize) {
@@ -156,7 +156,7 @@ fn with_classes_a_ping_beside_an_upload_takes_a_fifth_of_what_it_takes_in_one_qu
 #[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_ends_a_ping_soon_and_leaves_no_interface() {
-    let (output, took) = interrupted_after(Duration::from_millis(500), &["demo", "--ping"]);
+    let (output, took) = FAIRLINK.interrupted_after(Duration::from_millis(500), &["demo", "--ping"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     if let Some(why) = why_no_ping(output.status.code(), &stderr) {
         return println!("SKIPPED: Ctrl-C of a ping: {why}");

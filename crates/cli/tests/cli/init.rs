@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use crate::{Scratch, fairlink, fairlink_on_a_full_disk, scenario};
+use crate::{FAIRLINK, Scratch, fairlink, scenario};
 
 /// The rate and the ends that a file says, after a check that a gateway would take it.
 fn checked(file: &str) -> (u64, Vec<String>) {
@@ -157,7 +157,7 @@ fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
     let dir = Scratch::new();
     let file = dir.path("home.toml");
     let args = ["init", "--kind", "provider", "--egress", "lo", "--rate", "40mbit", "--file", &file];
-    let run = fairlink_on_a_full_disk(&args);
+    let run = FAIRLINK.on_a_full_disk(&args);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
     assert!(run.stderr.contains("--file: ") && run.stderr.contains("home.toml cannot be written: "), "{}", run.stderr);
     assert!(fs::metadata(&file).is_err(), "a part of it stays");
@@ -177,7 +177,7 @@ fn of_several_files_that_do_not_all_fit_none_is_written() {
     let (devices, network) = (scenario("import/ShapedDevices.csv"), scenario("import/network.json"));
     let out = dir.path("made");
     let args = ["import", "libreqos", &devices, "--network", &network, "--direction", "both", "--out", &out];
-    let run = fairlink_on_a_full_disk(&args);
+    let run = FAIRLINK.on_a_full_disk(&args);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
     assert!(run.stderr.contains(" cannot be written: "), "{}", run.stderr);
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "{}", run.stderr);

@@ -7,12 +7,9 @@ mod api;
 #[cfg(target_os = "linux")]
 mod bad_input;
 mod basics;
-mod bench;
-mod between;
 #[cfg(target_os = "linux")]
 mod book;
 mod check;
-mod clock;
 mod cores;
 mod counters;
 #[cfg(target_os = "linux")]
@@ -46,7 +43,6 @@ mod privileges;
 mod qdisc;
 #[cfg(target_os = "linux")]
 mod reload;
-mod reproduce;
 mod rows;
 #[cfg(target_os = "linux")]
 mod schema;
@@ -57,38 +53,14 @@ mod sim;
 mod tables;
 mod tc;
 mod trace;
-mod traffic;
 #[cfg(target_os = "linux")]
 mod unit;
 mod width;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Result of a run of the binary.
-pub(crate) struct Run {
-    /// Exit code.
-    pub(crate) code: i32,
-    /// Standard output.
-    pub(crate) stdout: String,
-    /// Standard error.
-    pub(crate) stderr: String,
-}
-
-impl Run {
-    /// Standard output as JSON.
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in: {}", self.stdout))
-    }
-
-    /// Asserts success without output on standard error.
-    pub(crate) fn quiet(self) -> Self {
-        assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{}", self.stdout);
-        self
-    }
-}
+pub(crate) use fairlink_terminal::testing::{LONGEST, Run, Scratch, Tested, scenario};
 
 /// The one link of a gateway's statistics, which have the same shape however many links there are.
 pub(crate) fn only_link(stats: &serde_json::Value) -> serde_json::Value {
@@ -120,77 +92,22 @@ pub(crate) fn in_phase(run: &serde_json::Value, phase: usize) -> Vec<serde_json:
     classes.iter().filter(|class| names.contains(&class["name"])).cloned().collect()
 }
 
-/// The binary with these arguments, without colour or terminal.
+/// The program.
+static FAIRLINK: Tested = Tested::new(env!("CARGO_BIN_EXE_fairlink"));
+
+/// The program with these arguments, without colour or terminal.
 pub(crate) fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fairlink"));
-    command.args(args).stdin(Stdio::null()).env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
-    command
+    FAIRLINK.command(args)
 }
 
 /// Runs it to its end.
 pub(crate) fn fairlink(args: &[&str]) -> Run {
-    run(&mut command(args))
+    FAIRLINK.with(args)
 }
 
 /// Runs this to its end. A document that it prints is as its schema says.
 pub(crate) fn run(command: &mut Command) -> Run {
-    let Output { status, stdout, stderr } = command.output().expect("the binary starts");
-    // The other schemas are JSON, but no documents.
-    let is_schema = |arg: &std::ffi::OsStr| ["link", "scenario", "documents"].iter().any(|schema| arg == *schema);
-    let mut args = command.get_args();
-    let is_document = args.next().is_some_and(|name| name != "schema") || !args.any(is_schema);
-    if command.get_args().any(|arg| arg == "--json") && is_document {
-        schema::assert_documents(&format!("{command:?}"), &String::from_utf8_lossy(&stdout));
-    }
-    Run {
-        code: status.code().expect("it exits by itself"),
-        stdout: String::from_utf8(stdout).expect("text"),
-        stderr: String::from_utf8(stderr).expect("text"),
-    }
-}
-
-/// Runs it where no file can grow above a block or two, which is half a kilobyte or one by the shell, as on a disk that
-/// is full.
-#[cfg(unix)]
-pub(crate) fn fairlink_on_a_full_disk(args: &[&str]) -> Run {
-    let limited = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
-    run(Command::new("sh").args(["-c", limited, env!("CARGO_BIN_EXE_fairlink")]).args(args).stdin(Stdio::null()))
-}
-
-/// The path of a file that the project ships.
-pub(crate) fn scenario(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).to_str().expect("text").to_owned()
-}
-
-/// A directory of its own, removed in the end.
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    /// An empty one.
-    pub(crate) fn new() -> Self {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("fairlink-test-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir_all(&dir).expect("a directory");
-        Self(dir)
-    }
-
-    /// The path of a file in it.
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_owned()
-    }
-
-    /// Writes a file into it; returns its path.
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        fs::write(self.0.join(name), text).expect("written");
-        self.path(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    FAIRLINK.run(command)
 }
 
 /// Prelude of scripts: two cables, va to vb and vc to vd, and functions that wait, within limits, for a file, a socket,
@@ -257,10 +174,10 @@ pub(crate) fn in_network(namespaces: &[&str], script: &str, dir: &Scratch, more:
     }
     for entry in fs::read_dir(dir.path("")).expect("a directory").flatten() {
         let is_json = entry.path().extension().is_some_and(|extension| extension == "json");
-        if is_json && entry.metadata().is_ok_and(|file| file.len() <= schema::LONGEST as u64) {
+        if is_json && entry.metadata().is_ok_and(|file| file.len() <= LONGEST as u64) {
             let text = fs::read_to_string(entry.path()).expect("a file");
             if text.contains("\"document\"") {
-                schema::assert_documents(&entry.path().display().to_string(), &text);
+                FAIRLINK.assert_documents(&entry.path().display().to_string(), &text);
             }
         }
     }

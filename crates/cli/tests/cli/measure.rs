@@ -125,7 +125,7 @@ fn a_sweep_runs_the_grid_and_names_the_settings_of_each_run() {
     let mut names: Vec<_> =
         fs::read_dir(&out).expect("a directory").map(|file| file.expect("a file").file_name()).collect();
     names.sort();
-    assert_eq!(names, ["sweep.csv", "sweep.pdf", "sweep.svg"]);
+    assert_eq!(names, ["sweep.csv", "sweep.svg"]);
     // A run of a sweep is the run of a file with that number.
     let alone = dir.write("alone.toml", &POISSON.replace("10mbit\"", "20mbit\"").replace("300", "200"));
     let alone = fairlink(&["sim", &alone, "--json"]).quiet().json();
@@ -242,52 +242,4 @@ fn one_class_is_shown_of_all_that_several_runs_say() {
         let json = fairlink(&[&args[..], &["--json"]].concat()).quiet().json();
         assert_eq!(json["runs"][0]["link"]["classes"].as_array().map(Vec::len), Some(1));
     }
-}
-
-#[test]
-fn shares_of_a_campaign_make_the_files_of_one_command_and_go_on_after_an_end() {
-    let dir = Scratch::new();
-    let file = dir.write("poisson.toml", POISSON);
-    let begin =
-        ["sim", &file, "--sweep", "link.rate=10mbit,20mbit", "--scheduler", "hls", "--scheduler", "drr", "--runs", "3"];
-    let campaign = |out: &str, more: &[&str]| fairlink(&[&begin[..], &["--out", &dir.path(out)], more].concat());
-    let one = campaign("one", &["--shard", "1/1", "--json"]).quiet().json();
-    assert_eq!((&one["document"], &one["jobs"], &one["rows"]), (&"campaign".into(), &12.into(), &24.into()), "{one}");
-    let first = campaign("two", &["--shard", "2/2", "--format", "parquet", "--json"]).quiet().json();
-    assert!(first.get("digest").is_none() && first["present_parts"] == 6, "{first}");
-    // A file is lost; the rest makes it again.
-    fs::remove_file(dir.path("two/part-0000003.parquet")).expect("a file");
-    let text = campaign("two", &["--shard", "1/1", "--format", "parquet"]).quiet().stdout;
-    assert!(text.contains("12 runs in 12 files of up to 1; 7 written now, 12 there"), "{text}");
-    assert!(text.contains(&format!("complete: 24 rows, digest {}", one["digest"].as_str().expect("one"))), "{text}");
-    // The numbers are those of the same sweep without files.
-    let json = fairlink(&[&begin[..], &["--json"]].concat()).json();
-    let (mut rows, mut sent) = (0, 0);
-    for number in 0..12 {
-        let text = fs::read_to_string(dir.path(&format!("one/part-{number:07}.csv"))).expect("a file");
-        let column = text.split(',').position(|name| name == "sent_packets").expect("a column");
-        for line in text.lines().skip(1) {
-            rows += 1;
-            sent += line.split(',').nth(column).and_then(|field| field.parse::<u64>().ok()).expect("a number");
-        }
-    }
-    let runs = json["runs"].as_array().expect("a list");
-    let packets = runs.iter().map(|run| run["link"]["counts"]["sent"]["packets"].as_u64().expect("a number"));
-    assert_eq!((rows, sent), (24, packets.sum::<u64>()));
-    let other = campaign("one", &["--shard", "1/1", "--format", "parquet"]);
-    assert!(other.code == 2 && other.stderr.contains("another campaign, with another format"), "{}", other.stderr);
-    let wrong = fairlink(&["sim", &file, "--sweep", "sed=1,2", "--out", &dir.path("x"), "--shard", "1/1"]);
-    assert!(wrong.code == 2 && wrong.stderr.contains("did you mean seed?"), "{}", wrong.stderr);
-    let fails = fairlink(&[
-        "sim",
-        &file,
-        "--sweep",
-        "class.b.guarantee=5mbit,50mbit",
-        "--out",
-        &dir.path("y"),
-        "--shard",
-        "1/1",
-    ]);
-    assert!(fails.code == 1 && fails.stderr.contains("1 of the runs failed"), "{}", fails.stderr);
-    assert!(fails.stdout.contains("2 runs in 2 files"), "{}", fails.stdout);
 }

@@ -1,10 +1,13 @@
 //! `fairlink sim`.
 
 use std::fs;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+
+#[cfg(target_os = "linux")]
+use fairlink_terminal::testing::catches_ctrl_c;
 
 use crate::{Scratch, command, fairlink, in_phase, leaves, scenario};
 
@@ -134,31 +137,6 @@ fn a_wrong_scenario_exits_with_2_and_names_the_place() {
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
-}
-
-/// Returns true if the process catches SIGINT, so that it is not simply killed by it.
-#[cfg(target_os = "linux")]
-pub(crate) fn catches_ctrl_c(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-    u64::from_str_radix(caught.trim(), 16).unwrap_or(0) & (1 << (2 - 1)) != 0
-}
-
-/// Starts the command and sends SIGINT so long after it catches it. Returns its output, and the time from the signal to
-/// the end.
-#[cfg(target_os = "linux")]
-pub(crate) fn interrupted_after(pause: Duration, args: &[&str]) -> (Output, Duration) {
-    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    while !catches_ctrl_c(child.id()) && child.try_wait().expect("a child").is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(pause);
-    let asked = Instant::now();
-    if child.try_wait().expect("a child").is_none() {
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-        assert!(killed.success());
-    }
-    (child.wait_with_output().expect("it ends"), asked.elapsed())
 }
 
 #[cfg(target_os = "linux")]

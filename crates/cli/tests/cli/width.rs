@@ -74,16 +74,7 @@ fn what_is_simulated_and_measured_is_told_in_80_columns() {
     for file in ["network/tcp.toml", "network/parking-lot.toml"] {
         at_80(&["sim", &scenario(file)]);
     }
-    at_80(&["traffic", &file]);
     at_80(&["demo", "--simulate", "--phase", "1s"]);
-    at_80(&["reproduce", "hls.alpha", "hls.gap", "--quick"]);
-    at_80(&["reproduce", "hls.alpha"]);
-    at_80(&["bench", "--leaves", "8,27", "--time", "1ms"]);
-    at_80(&["bench", "--leaves", "8", "--pattern", "backlogged,sparse,churn", "--time", "1ms", "--scheduler", "hls"]);
-    #[cfg(target_os = "linux")]
-    at_80(&["bench", "--cores", "--time", "5ms"]);
-    let dir = Scratch::new();
-    at_80(&["clock", &dir.path("stamps.csv"), "--make", "--jump", "200s:5ms"]);
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl LinkFile {
     /// follows "\"rate\"".
     #[must_use]
     pub fn rate_warning(&self, why: String) -> Problem {
-        let help = "for TCP, set gso = \"auto\"; else use the kernel module, or several links on separate processors; `fairlink bench --gateway` also measures short frames";
+        let help = "for TCP, set gso = \"auto\"; else use the kernel module, or several links on separate processors; `fairlink-lab bench --gateway` also measures short frames";
         let kind = ProblemKind::Misplaced { key: "rate", why, help };
         Problem::new(Severity::Warning, &self.source, self.span(ClassId::ROOT), kind)
     }

@@ -6,8 +6,9 @@ use crate::schedulers::{
     lqf, pifo_tree, qfq, rcsp, sced, scfq, sfq, virtual_clock, wf2q_plus, wfq, wrr,
 };
 
-/// Every scheduler, in the order in which they are listed.
-pub const SCHEDULERS: &[SchedulerInfo] = &[
+/// Every scheduler, in the order in which they are listed. A `static`: a `const` would be compiled, with the constructors
+/// and what they call, in every crate that uses it.
+pub static SCHEDULERS: &[SchedulerInfo] = &[
     fifo::INFO,
     wrr::INFO,
     corr::INFO,

@@ -6,9 +6,9 @@ use fairlink_workload::Pattern;
 use serde::Deserialize;
 
 use super::{Cost, Point, Report};
-use crate::figures::MAX_DRAWN;
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::MAX_DRAWN;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// The parts used of another run's JSON: an earlier one of this code, or one of another program under the same
 /// workloads.

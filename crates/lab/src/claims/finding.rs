@@ -4,8 +4,8 @@ use fairlink_sim::statistics::Estimate;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::figures::figure::Figure;
-use crate::human;
+use fairlink_figures::figure::Figure;
+use fairlink_figures::human;
 
 /// The unit of a number. JSON has it in the base unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]

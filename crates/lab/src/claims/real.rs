@@ -6,7 +6,7 @@
 
 use super::laboratory::mean_delay;
 use super::{Claim, ClaimError, Expected, Lab, Row, Unit, Workload};
-use crate::measure::relative;
+use fairlink_figures::measure::relative;
 use fairlink_sim::{Options, Phase};
 
 /// Maximum relative deviation of real rates from the ideal ones.

@@ -8,7 +8,7 @@ use std::thread;
 use super::Claim;
 use super::finding::{Finding, Row, Verdict};
 use super::laboratory::{ClaimError, Lab};
-use crate::figures::figure::Figure;
+use fairlink_figures::figure::Figure;
 
 /// The outcome of a claim.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use fairlink_core::{ClassId, Delay, Fairness, Hierarchy, TransmitQueue};
 use fairlink_report::{ClassBounds, LinkBounds, TrafficLimit};
 use fairlink_theory::promises::{Promised, RunWeight, WeightUnit};
 
-use crate::human;
+use fairlink_terminal::human;
 
 /// Why a bound that depends on the rate of `class` is so long.
 fn why_useless(link: &Hierarchy, name: &str, class: ClassId) -> String {

@@ -3,8 +3,8 @@
 use fairlink_api::{FlowReport, HopReport, MethodReport, NetworkReport, ServerReport};
 use fairlink_config::human;
 
-use crate::failure::CliError;
-use crate::out::Out;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
 
 /// Prints a table of the routes with their links, and the reasons for absent bounds.
 pub(super) fn print(network: &NetworkReport, out: &mut Out) -> Result<(), CliError> {

@@ -2,10 +2,10 @@
 
 use fairlink_api::OnCores;
 
-use crate::failure::CliError;
-use crate::human;
-use crate::out::Out;
 use crate::rows::{MOST_ROWS, RowArgs};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::Out;
 
 /// Prints them.
 pub(super) fn print(on: &OnCores, link_bps: f64, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {

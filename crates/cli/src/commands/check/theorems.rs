@@ -2,7 +2,7 @@
 
 use fairlink_api::Theorems;
 
-use crate::human;
+use fairlink_terminal::human;
 
 /// Classes named in text; JSON has all.
 const SHOWN: usize = 8;

@@ -12,10 +12,10 @@ use fairlink_net::{
 use fairlink_report::{Document, Terms};
 
 use super::unanswered;
-use crate::args;
-use crate::failure::CliError;
-use crate::human;
-use crate::out::{Out, note};
+use fairlink_terminal::args;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::{Out, note};
 
 /// Name of the link in `ctl rate`.
 const LINK: &str = "link";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fairlink_report::{ClassReport, ClassSpan, LimitCause, Span};
 
-use crate::human;
+use fairlink_terminal::human;
 
 /// Maximum number of names of classes with the same limit.
 const NAMED: usize = 8;

@@ -6,7 +6,7 @@ use console::{measure_text_width, truncate_str};
 use fairlink_net::GatewayStats;
 use fairlink_report::{ClassReport, ClassSpan, Delay, Limit, LimitCause, Rates};
 
-use crate::human;
+use fairlink_terminal::human;
 
 /// Classes to show, and the available space.
 #[derive(Clone, Debug, Default)]

@@ -10,11 +10,11 @@ use fairlink_net::{ControlError, GatewayStats, Watch};
 use super::limits;
 use super::rates::{self, View};
 use super::unanswered;
-use crate::args;
-use crate::failure::CliError;
 use crate::gateway_stats::{Classes, MOST, document, show};
-use crate::interrupt::stop_flag;
-use crate::out::Out;
+use fairlink_terminal::args;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::Out;
 
 /// Gateway and interval.
 #[derive(Clone, Debug, clap::Args)]
@@ -131,7 +131,7 @@ pub(super) fn run(args: &Args, socket: &Path, out: &mut Out) -> Result<(), CliEr
             out.line("")?;
             let few = args.all || stats.classes.len() <= MOST;
             let lines = (!few).then_some(MOST);
-            let view = View { class: None, width: out.canvas().width.max(80), lines };
+            let view = View { class: None, width: out.width().unwrap_or(100).max(80), lines };
             rates::lines(stats, &view).iter().try_for_each(|line| out.line(line))?;
         }
     }

@@ -13,11 +13,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::unanswered;
-use crate::args;
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::out::{Out, note};
+use fairlink_terminal::args;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, note};
 
 /// File, and limits of the recording.
 #[derive(Clone, Debug, clap::Args)]

@@ -17,10 +17,10 @@ use fairlink_net::{ControlError, GatewayStats, Watch};
 use super::rates::{self, View};
 use super::stats::{interval, of_links, pause};
 use super::unanswered;
-use crate::failure::CliError;
 use crate::gateway_stats::document;
-use crate::interrupt::stop_flag;
-use crate::out::{Out, note};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, note};
 
 /// Classes, interval and number of tables.
 #[derive(Clone, Debug, clap::Args)]

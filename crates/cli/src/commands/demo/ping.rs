@@ -13,12 +13,12 @@ use fairlink_testbed::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::scheduler;
 use crate::commands::init::home_uplink;
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::out::{Out, note};
+use fairlink_terminal::args::scheduler;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, note};
 
 /// Upstream rate of the line, as in the home tutorial.
 const LINE_BPS: u64 = 20_000_000;

@@ -2,18 +2,18 @@
 
 #[cfg(target_os = "linux")]
 use fairlink_core::ClassId;
-use fairlink_lab::figures::beside;
-use fairlink_lab::measure::relative;
-use fairlink_lab::report::span;
+use fairlink_figures::beside;
+use fairlink_figures::measure::relative;
+use fairlink_figures::report::span;
 use fairlink_report::ClassSpan;
 use fairlink_testbed::{Accounting, DemoOutcome, DemoRun, KERNEL_HTB};
 #[cfg(target_os = "linux")]
 use fairlink_testbed::{DemoPlan, DemoProgress};
 
+use super::picture::{Bar, canvas, draw};
 use super::verdict::{closing, counts};
-use crate::failure::CliError;
-use crate::out::Out;
-use crate::out::picture::{Bar, draw};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::Out;
 
 /// Explains why the shares of kernel HTB differ from the ideal.
 const WHY_KERNEL_HTB: &str = "HTB lends what is left over by these quanta. The kernel's also passes over a class at times while that \
@@ -40,7 +40,7 @@ pub(super) fn live(plan: &DemoPlan, progress: &DemoProgress<'_>, out: &mut Out) 
         plan.phases.len()
     );
     let mut lines = vec![head];
-    lines.extend(draw(&bars, link_bps, out.canvas()));
+    lines.extend(draw(&bars, link_bps, canvas(out)));
     out.redraw(&lines)
 }
 
@@ -94,7 +94,7 @@ pub(super) fn run(run: &DemoRun, out: &mut Out) -> Result<(), CliError> {
             let bars: Vec<_> = bars
                 .map(|rate| Bar { name: &rate.name, measured_bps: rate.rates.rate(), ideal_bps: rate.rates.fair() })
                 .collect();
-            draw(&bars, run.link_bps, out.canvas()).iter().try_for_each(|line| out.line(line))?;
+            draw(&bars, run.link_bps, canvas(out)).iter().try_for_each(|line| out.line(line))?;
             out.line("")?;
         } else {
             let rates = phase.classes.iter().filter(|rate| counts(rate, run.link_bps)).map(|rate| {

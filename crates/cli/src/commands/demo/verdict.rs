@@ -1,11 +1,11 @@
 //! The last line of a demo: one sentence that says from the numbers who gave every class its ideal rate, and who did
 //! not.
 
-use fairlink_lab::measure::{TOLERANCE, relative};
+use fairlink_figures::measure::{TOLERANCE, relative};
 use fairlink_report::{ClassSpan, Span};
 use fairlink_testbed::{DemoRun, KERNEL_HTB};
 
-use crate::human;
+use fairlink_terminal::human;
 
 /// Summarises the runs. `None` if nothing was measured.
 pub(super) fn closing(runs: &[DemoRun]) -> Option<String> {

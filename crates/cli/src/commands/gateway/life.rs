@@ -12,11 +12,11 @@ use fairlink_net::{
     OpenError, Service, Vitals, Watchdog, close_wires, remove_cables,
 };
 
-use crate::args::{choice, time};
-use crate::failure::CliError;
-use crate::human;
 use crate::log;
-use crate::out::note;
+use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::note;
 
 /// Interval of polling for a missing interface at the start.
 const NAP: Duration = Duration::from_millis(100);

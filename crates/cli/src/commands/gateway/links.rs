@@ -6,9 +6,9 @@ use fairlink_api::share_warnings;
 use fairlink_config::{LinkFile, Problems, ReadOptions};
 use fairlink_net::{GatewayConfig, LogEvent, Processor, has_room_to_read};
 
-use crate::failure::CliError;
 use crate::link::reach_warning;
 use crate::log;
+use fairlink_terminal::failure::CliError;
 
 /// Files and interfaces.
 #[derive(Clone, Debug, clap::Args)]

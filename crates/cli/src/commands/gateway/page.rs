@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fairlink_http::{Http, HttpConfig, HttpError, PageConfig, PageFiles, Token};
 use fairlink_net::{Links, LogEvent};
 
-use crate::failure::CliError;
 use crate::log;
+use fairlink_terminal::failure::CliError;
 
 /// Port of the page where none is given.
 const PORT: u16 = 9480;

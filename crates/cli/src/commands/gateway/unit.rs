@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Args;
-use crate::failure::CliError;
-use crate::out::{Out, note};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::{Out, note};
 
 /// The instance unit: a link for each instance, with its file and its options below /etc/fairlink.
 const INSTANCE: &str = include_str!("../../../../../packaging/systemd/fairlink-gateway@.service");

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::{Args, Sending, Sent, text_of, warn};
 use crate::commands::receive;
-use crate::failure::CliError;
-use crate::out::{Out, make_directory};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::{Out, make_directory};
 
 /// Time for frames in flight to arrive after the last was sent.
 const AFTERWARDS: Duration = Duration::from_secs(1);

@@ -8,11 +8,11 @@ use fairlink_report::{Delay, Document};
 use fairlink_testbed::{TcpClient, TcpClientReport, TcpConfig, TcpExchange};
 
 use super::Args as Generate;
-use crate::args::time;
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::out::Out;
+use fairlink_terminal::args::time;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::Out;
 
 /// Options of TCP connections.
 #[derive(Debug, clap::Args)]

@@ -5,10 +5,10 @@ use fairlink_api::{Case, ImportDoc, ImportedLinkReport, PlanShare, Share};
 use fairlink_config::Problem;
 use fairlink_config::import::ImportedLink;
 use fairlink_config::problem::ProblemKind;
-use fairlink_lab::human;
-use fairlink_lab::table::fitted;
+use fairlink_figures::human;
+use fairlink_figures::table::fitted;
 
-use crate::out::{columns, note, note_paragraph};
+use fairlink_terminal::out::{columns, note, note_paragraph};
 
 /// Most lines of a table, and of what changed or was left out.
 const MOST: usize = 20;

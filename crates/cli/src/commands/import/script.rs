@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fairlink_net::{SANDBOX_USER, Sandbox, end_process_group};
 
-use crate::failure::CliError;
+use fairlink_terminal::failure::CliError;
 
 /// Most files beside a script that it finds beside its copy.
 const MOST_BESIDE: usize = 1024;

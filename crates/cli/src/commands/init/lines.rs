@@ -1,6 +1,6 @@
 //! The kinds of lines, and the overhead of each.
 
-use crate::args::choice;
+use fairlink_terminal::args::choice;
 
 /// A kind of line.
 #[derive(Debug)]

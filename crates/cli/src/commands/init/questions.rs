@@ -8,9 +8,9 @@ use fairlink_core::Rate;
 use super::kinds::{KINDS, Kind};
 use super::lines::{LINES, Line, line};
 use super::{Ports, Toward, kind, two_or_one};
-use crate::args::rate;
-use crate::failure::CliError;
-use crate::out::wrapped;
+use fairlink_terminal::args::rate;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::wrapped;
 
 /// A person at a terminal.
 pub(super) struct Person<'a> {

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use fairlink_core::Nanos;
-use fairlink_lab::table::fitted;
+use fairlink_figures::table::fitted;
 use fairlink_net::{QdiscClass, QdiscContent, QdiscState};
 use fairlink_report::Document;
 
 use super::AtArgs;
 use crate::commands::ctl::stats::{interval, pause};
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::out::{Out, wrapped};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, wrapped};
 
 /// Interface and interval.
 #[derive(Debug, clap::Args)]
@@ -40,12 +40,12 @@ pub(super) struct WatchArgs {
 /// Reads once, or twice with an interval between, and prints.
 pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let place = args.at.place()?;
-    let mut state = place.show()?;
+    let mut state = place.show().map_err(CliError::wrong)?;
     let mut interval_s = None;
     if let Some(span) = args.interval {
         // Ctrl-C ends the interval, and what there is until then is shown.
         pause(Duration::from_nanos(span.0), &*stop_flag()?);
-        let earlier = std::mem::replace(&mut state, place.show()?);
+        let earlier = std::mem::replace(&mut state, place.show().map_err(CliError::wrong)?);
         interval_s = Some(state.measure_since(&earlier));
     }
     if out.json {
@@ -58,12 +58,12 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 pub(super) fn watch(args: &WatchArgs, out: &mut Out) -> Result<(), CliError> {
     let place = args.at.place()?;
     let stop = stop_flag()?;
-    let mut earlier = place.show()?;
+    let mut earlier = place.show().map_err(CliError::wrong)?;
     for _ in 0..args.count.unwrap_or(u64::MAX) {
         if pause(Duration::from_nanos(args.interval.0), &stop) {
             break;
         }
-        let now = place.show()?;
+        let now = place.show().map_err(CliError::wrong)?;
         let mut told = now.clone();
         let interval_s = Some(told.measure_since(&earlier));
         earlier = now;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fairlink_core::ClassId;
-use fairlink_lab::figures::figure::Event;
-use fairlink_lab::figures::files::{FileError, Marks, write_received};
-use fairlink_lab::figures::received::{Received, ReceivedClass, ReceivedWindow};
+use fairlink_figures::figure::Event;
+use fairlink_figures::files::{FileError, Marks, write_received};
+use fairlink_figures::received::{Received, ReceivedClass, ReceivedWindow};
 use fairlink_report::Rates;
 use fairlink_testbed::Window;
 use fairlink_traffic::Script;
 
-use crate::out::note;
+use fairlink_terminal::out::note;
 
 /// Most windows times classes that are kept; 40 bytes each.
 const MAX_CELLS: usize = 1 << 20;

@@ -6,10 +6,10 @@ use fairlink_core::Nanos;
 use fairlink_report::Document;
 use fairlink_testbed::{TcpServer, TcpServerReport};
 
-use crate::failure::CliError;
-use crate::human;
-use crate::interrupt::stop_flag;
-use crate::out::{Out, note};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::interrupt::stop_flag;
+use fairlink_terminal::out::{Out, note};
 
 /// Serves and reports.
 pub(super) fn run(port: u16, duration: Option<Nanos>, out: &mut Out) -> Result<(), CliError> {

@@ -6,15 +6,15 @@ use std::path::Path;
 use fairlink_api::{Grid, links_of, scenario_warnings, schedulers_of};
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::{ReadOptions, Scenario, SourceText};
+
 use fairlink_core::{Leniency, Nanos, Rate, SchedulerInfo};
-use fairlink_lab::figures::sweep::Key;
+use fairlink_figures::sweep::Key;
 use fairlink_sim::{Links, Setting};
 
-use fairlink_traffic::Script;
-
 use crate::cores::CoreArgs;
-use crate::failure::CliError;
-use crate::link::warn;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::files::{is_script, scenario, script, script_has_no_keys};
+use fairlink_terminal::style::warn;
 
 /// Most settings of a sweep.
 pub(super) const MAX_SETTINGS: usize = 10_000;
@@ -27,54 +27,6 @@ pub(super) struct Point {
     pub(super) file: Scenario,
     pub(super) links: Links,
     pub(super) schedulers: Vec<&'static SchedulerInfo>,
-}
-
-/// Reads a scenario file.
-pub(in crate::commands) fn scenario(path: &Path, options: &ReadOptions<'_>) -> Result<Scenario, CliError> {
-    // A script alone is not TOML, and needs a link.
-    Scenario::read(path, options).map_err(|problems| match text(path) {
-        Some(text) if Script::is_one(&text) => {
-            CliError::wrong(format!("{}: this is a script; name its link with --link FILE", path.display()))
-        }
-        _ => problems.into(),
-    })
-}
-
-/// A sweep over a script.
-pub(super) fn script_has_no_keys() -> CliError {
-    CliError::wrong(
-        "--sweep: a script has no keys to sweep; write a scenario file with model = \"script\" and file = \"...\" over the link, and sweep \
-         that without --link",
-    )
-}
-
-/// Reads a script and its link, and adds values that its tc commands do not give.
-pub(in crate::commands) fn script(
-    path: &Path,
-    link: &Path,
-    rate: Option<Rate>,
-    options: &ReadOptions<'_>,
-) -> Result<Scenario, CliError> {
-    // A scenario file names its link itself.
-    if text(path).is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with('['))) {
-        let path = path.display();
-        return Err(CliError::wrong(format!(
-            "{path}: this is a scenario file, which names its own link; remove --link, which is for scripts"
-        )));
-    }
-    let (file, notes) = Scenario::of_script(path, link, rate, options)?;
-    warn(notes);
-    Ok(file)
-}
-
-/// Returns true if the file is a script for the generator of the HTB text.
-pub(super) fn is_script(path: &Path) -> bool {
-    text(path).is_some_and(|text| Script::is_one(&text))
-}
-
-/// The text of an ordinary file. A pipe is read once, elsewhere.
-fn text(path: &Path) -> Option<String> {
-    path.is_file().then(|| std::fs::read_to_string(path).ok()).flatten()
 }
 
 /// Options for reading scenarios.

@@ -5,17 +5,17 @@ use std::path::Path;
 use anyhow::anyhow;
 use fairlink_api::Judged;
 use fairlink_config::Scenario;
-use fairlink_lab::figures::sweep::Key;
-use fairlink_lab::measure::{SETTLE, TOLERANCE};
-use fairlink_lab::rate_unit::RateUnit;
-use fairlink_lab::report::{self, Style, estimates, metrics};
+use fairlink_figures::measure::{SETTLE, TOLERANCE};
+use fairlink_figures::rate_unit::RateUnit;
+use fairlink_figures::report::{self, Style, estimates, metrics};
+use fairlink_figures::sweep::Key;
 use fairlink_sim::statistics::summary::{Difference, Summary};
 use fairlink_sim::{ClassMetrics, Report, Run};
 
-use crate::failure::CliError;
-use crate::human;
-use crate::out::Out;
 use crate::rows::{MOST_ROWS, RowArgs};
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::human;
+use fairlink_terminal::out::Out;
 
 /// Prints every run, and all of them against the ideal.
 pub(super) fn runs(mut report: Report, rows: &RowArgs, out: &mut Out) -> Result<(), CliError> {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairlink_config::LinkFile;
-use fairlink_lab::trace::{Format, Trace, TraceError, WriteFrame, observer};
+use fairlink_figures::trace::{Format, Trace, TraceError, WriteFrame, observer};
 use fairlink_sim::{Observer, Observers};
 use fairlink_traffic::recording::RecordingFormat;
 
 use super::load::Point;
 use super::seconds;
-use crate::failure::CliError;
-use crate::out::note;
+use fairlink_terminal::failure::CliError;
+use fairlink_terminal::out::note;
 
 /// Most files of a command; all are open at once.
 const MAX_FILES: u64 = 256;

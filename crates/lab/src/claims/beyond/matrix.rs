@@ -5,7 +5,7 @@ use fairlink_sim::{Options, Run};
 
 use super::super::laboratory::{longest_delay, mean_delay};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::measure::{SETTLE, deviations, worst};
+use fairlink_figures::measure::{SETTLE, deviations, worst};
 
 /// A workload, and the measures of each run of it: less is better.
 struct Task {

@@ -5,9 +5,9 @@ use fairlink_sim::{Options, Run};
 
 use super::super::laboratory::{difference, estimate, longest_delay, mean_delay};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::measure::{SETTLE, TOLERANCE, deviations, worst};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::measure::{SETTLE, TOLERANCE, deviations, worst};
 
 const FIGURE_10: &str = include_str!("../../../../../scenarios/beyond/figure10.toml");
 const MPEG: &str = include_str!("../../../../../scenarios/beyond/mpeg.toml");

@@ -9,7 +9,7 @@ use fairlink_traffic::Source;
 
 use crate::claims::laboratory::{longest_delay, mean_delay};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::human;
+use fairlink_figures::human;
 
 const PARKING_LOT: &str = include_str!("../../../../../scenarios/network/parking-lot.toml");
 

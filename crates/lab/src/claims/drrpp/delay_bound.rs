@@ -7,9 +7,9 @@ use fairlink_sim::Options;
 
 use crate::claims::laboratory::longest_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 /// Bytes per second of the link: a byte takes a microsecond.
 const BYTES_PER_SECOND: f64 = 1e6;

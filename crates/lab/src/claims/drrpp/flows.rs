@@ -10,8 +10,8 @@ use fairlink_theory::to_f64;
 
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Lab, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Panel, Series, SeriesStyle};
 
 /// Both schedulers of the thesis, in the order of their runs.
 pub(super) const SCHEDULERS: [&str; 2] = ["drr++", "drr+"];

@@ -9,9 +9,9 @@ use super::flows::{
 };
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 /// Packets per second of each best-effort flow.
 const LAMBDAS: [u32; 10] = [0, 5, 7, 10, 11, 13, 15, 16, 18, 20];

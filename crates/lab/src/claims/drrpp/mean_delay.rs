@@ -7,9 +7,9 @@ use super::flows::{LINK_BPS, NEW, PACKET, SCHEDULERS, delay_panel, estimate, run
 use super::load::{LAMBDA_LC, MEASURED_MORE, bare, behind_vacations, points};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Series, SeriesStyle};
+use fairlink_figures::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
 /// Packets per second of the latency-critical flow with backlogged best-effort flows.

@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use crate::claims::finding::Rerun;
 use crate::claims::laboratory::{estimate, mean_delay};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 /// A packet that left: its class as the file numbers them from 1, and when its first bit left.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use fairlink_core::{ClassId, DropReason, Nanos, Packet, Rate, Share};
 use crate::claims::plain_link::{LARGEST, LINK, NS_PER_BYTE, build, flat, next};
 use crate::claims::random::SeededRng;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
-use crate::human;
+use fairlink_figures::human;
 
 /// Sums of many parts are exact to this, in nanoseconds of virtual time.
 const EXACT: f64 = 1e-3;

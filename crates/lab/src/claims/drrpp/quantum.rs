@@ -11,9 +11,9 @@ use super::load::contract;
 use super::waits::waits;
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 const LOW: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
 const HIGH: &str = include_str!("../../../../../scenarios/thesis/fig58.toml");

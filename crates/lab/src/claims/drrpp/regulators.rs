@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fairlink_sim::{Fate, Observer, Options, PacketSeen, Run};
 
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::human;
+use fairlink_figures::human;
 
 const JITTER: &str = include_str!("../../../../../scenarios/network/jitter.toml");
 /// Links of the route.

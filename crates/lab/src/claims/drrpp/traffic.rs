@@ -10,10 +10,10 @@ use fairlink_traffic::{BurstinessCurve, Source};
 use super::flows::{LINK_BPS, PACKET};
 use crate::claims::finding::Rerun;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::clocks::figure as clocks_figure;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::clocks::figure as clocks_figure;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 const EXPONENTIAL: &str = include_str!("../../../../../scenarios/thesis/exponential.toml");
 const MPEG: &str = include_str!("../../../../../scenarios/thesis/mpeg.toml");

@@ -8,7 +8,7 @@ use super::flows::{FLOWS, LINK_BPS, NEW, OLD, PACKET, Point, SCHEDULERS, estimat
 use super::load::bare;
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::human;
+use fairlink_figures::human;
 
 const BARE: &str = include_str!("../../../../../scenarios/thesis/fig54.toml");
 /// Offered load that keeps each best-effort flow backlogged.

@@ -11,9 +11,9 @@ use super::flows::{FLOWS, NAMES, NEW, OLD, Point, SCHEDULERS, at, delay_panel, e
 use super::waits::{Waits, waits};
 use crate::claims::laboratory::mean_delay;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, SeriesStyle};
+use fairlink_figures::human;
 
 const VIDEO: &str = include_str!("../../../../../scenarios/thesis/fig510.toml");
 /// The rate of the link as the text gives it.

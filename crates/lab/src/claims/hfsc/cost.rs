@@ -15,8 +15,8 @@ use fairlink_core::{
 use crate::bench::machine;
 use crate::claims::random::SeededRng;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// The link; the text gives neither its rate nor the packets' length.
 const LINK: u64 = 1_000_000_000;

@@ -4,8 +4,8 @@ use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
 /// Duration of the longest packet on the link, in seconds.

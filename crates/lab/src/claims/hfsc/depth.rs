@@ -8,8 +8,8 @@ use fairlink_theory::to_f64;
 
 use super::watch::{largest, mean, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// In bit/s.
 const LINK: u64 = 10_000_000;

@@ -5,8 +5,8 @@ use fairlink_theory::to_f64;
 
 use super::watch::{Record, largest, mean, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bits of an 8 KB packet.
 const PACKET_BITS: f64 = 8.0 * 8192.0;

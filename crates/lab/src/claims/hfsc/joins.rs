@@ -8,8 +8,8 @@ use fairlink_core::{
 };
 
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// A packet of 1000 B takes 1 ms.
 const LINK: u64 = 8_000_000;

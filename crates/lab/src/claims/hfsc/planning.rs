@@ -9,8 +9,8 @@ use num_rational::BigRational;
 
 use crate::claims::random::SeededRng;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Requirements of a session: bytes, nanoseconds, bit/s.
 #[derive(Clone, Copy, Debug)]

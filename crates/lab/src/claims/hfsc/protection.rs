@@ -6,8 +6,8 @@ use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const COMPARED: [&str; 4] = ["hfsc", "cbq-ancestor-only", "cbq-formal", "cbq-top-level"];
 /// Number of "Many active CMU video streams". Each is a leaf, as the paper has it for sessions.

@@ -2,8 +2,8 @@
 
 use super::watch::{Record, record};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Bytes of a packet in Figure 12.
 const PACKET: f64 = 512.0;

@@ -7,8 +7,8 @@ use fairlink_core::{DropReason, Hierarchy, Nanos, Packet, Scheduler as _};
 use super::cost::{Call, DEEP, FLAT, FROM, Made, Meter, TO, arrivals, backlog, run, tree, tree_of};
 use super::structures::unequal;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Flat hierarchies beyond those of the text.
 const BEYOND: [usize; 3] = [2048, 4096, 16_384];

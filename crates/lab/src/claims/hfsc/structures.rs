@@ -340,7 +340,7 @@ pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     ];
     let note = format!(
         "The text adds two times that it measured and takes the reciprocal; it leaves out the rest of forwarding (its footnote 4). So do the first two rows. Beside them is the same of our times in the scheduler and in the classifier, on {}; hfsc.classifier counts the steps of the latter. \
-         fairlink bench --gateway measures what the gateway forwards, with everything.",
+         fairlink-lab bench --gateway measures what the gateway forwards, with everything.",
         machine()
     );
     Ok(Finding::new(note, rows))

@@ -9,8 +9,8 @@ use fairlink_theory::virtual_time::{Spread, spreads};
 use super::watch::record;
 use crate::claims::random::{RandomClass, SeededRng, classes, scenario};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// The link of random scenarios, in bit/s.
 const LINK: u64 = 10_000_000;

@@ -13,8 +13,8 @@ use fairlink_workload::Shape;
 
 use crate::bench::{cost, machine};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 const SCHEDULERS: [&str; 4] = ["hls", "htb", "cbq-top-level", "fifo"];
 /// Length of every packet: the paper's are short.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use fairlink_sim::{Phase, Run};
 
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Join, Panel, Series, SeriesStyle};
-use crate::measure::{Deviation, OPTIONS, TOLERANCE, relative, worst};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Join, Panel, Series, SeriesStyle};
+use fairlink_figures::measure::{Deviation, OPTIONS, TOLERANCE, relative, worst};
 
 /// Limit of a leaf's queue in packets. The paper does not give it; packets queued when a source stops are soon gone.
 const QUEUE: u32 = 20;

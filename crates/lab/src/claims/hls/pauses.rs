@@ -5,7 +5,7 @@ use fairlink_sim::Run;
 
 use super::experiments::{Class, LINK, RERUN, Sender, of, over_time, play, settled, workload};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::measure::TOLERANCE;
+use fairlink_figures::measure::TOLERANCE;
 
 /// Number of on phases of a run.
 const ON: usize = 5;

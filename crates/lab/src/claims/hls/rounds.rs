@@ -15,8 +15,8 @@ use fairlink_theory::weights::Weights;
 
 use crate::claims::random::{RandomClass, SeededRng, classes, scenario};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Length of a run of `hls.measured`, in seconds: some hundred packets of each leaf.
 const SECONDS: f64 = 0.4;

@@ -12,8 +12,8 @@ use fairlink_theory::latency::{DelayBound, delay_bounds};
 
 use crate::claims::random::{SeededRng, classes, scenario};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// One class alone, then beside another that was silent. Guarantees are halves of the link; the service curve of a is the line of its
 /// guarantee.

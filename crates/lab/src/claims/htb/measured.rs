@@ -6,8 +6,8 @@ use fairlink_core::Rate;
 use fairlink_sim::Run;
 
 use crate::claims::{ClaimError, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Event, Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Event, Figure, Panel, Series, SeriesStyle};
 
 /// The set-up for HTB on one device.
 pub(super) const HTB: &str = include_str!("../../../../../scenarios/htb/htb.tc");

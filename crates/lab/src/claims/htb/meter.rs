@@ -5,7 +5,7 @@ use fairlink_sim::Run;
 
 use super::measured::{KB, SLOTS, TWO_DEVICES, rate, scenario};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::measure::OPTIONS;
+use fairlink_figures::measure::OPTIONS;
 
 /// Classes that borrow from the slot.
 const MEMBERS: [&str; 2] = ["1:1", "eth1:1:2"];

@@ -7,9 +7,9 @@ use fairlink_sim::{Observer, Options, Run};
 
 use super::measured::{CBQ, CBQ_PRIO, HTB, HTB_PRIO, KB, ONE_DEVICE, SLOTS, TWO_DEVICES, delay, plot, rate, scenario};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::measure::OPTIONS;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::measure::OPTIONS;
 
 /// Classes of flows 0 and 1.
 pub(super) const FLOWS: [(&str, &str); 2] = [("1:2", "flow 0 (1:2)"), ("1:3", "flow 1 (1:3)")];

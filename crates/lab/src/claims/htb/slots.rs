@@ -10,8 +10,8 @@ use fairlink_theory::to_f64;
 
 use super::measured::{KB, SLOTS, TWO_DEVICES, plot, rate, scenario};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::figure::{Series, SeriesStyle};
-use crate::measure::OPTIONS;
+use fairlink_figures::figure::{Series, SeriesStyle};
+use fairlink_figures::measure::OPTIONS;
 
 /// The pool as one link, with the devices as classes of it.
 const MERGED: &str = include_str!("../../../../../scenarios/htb/slots-merged.toml");

@@ -5,9 +5,9 @@ use fairlink_sim::{Distribution, Run};
 use super::losses::{VOICE, videos, voices};
 use super::sources::{CELL, Compared, FRAMES, PAIR, VIDEO_PACKET, lower, mean_delay, of_kind, p99};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{BoxPlot, Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{BoxPlot, Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 /// Names of the two in figures.
 const NAMES: [&str; 2] = ["PGPS", "FQ-LDF"];

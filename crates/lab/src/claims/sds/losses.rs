@@ -2,8 +2,8 @@
 
 use super::sources::{CELL, Compared, LINK, PAIR, Sources, VIDEO, VIDEO_PACKET, Voice, lost, lower};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
 
 /// Buffers of Table I in packets, and its losses of PGPS and of FQ-LDF; below 10^-6 where it says so.
 const TABLE_1: [(u32, f64, Option<f64>); 8] = [

@@ -7,9 +7,9 @@ use super::delays::{BOXES, box_of};
 use super::losses::VOICE;
 use super::sources::{CELL, Compared, Sources, VIDEO, data_rate, lower, max_delay, mean_delay, of_kind, p99};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel};
+use fairlink_figures::human;
 
 /// Sources of each kind.
 const EACH: u32 = 8;
@@ -107,7 +107,7 @@ fn boxes(title: &str, played: &Compared, right: (&str, OfClass)) -> Figure {
                 let values = played.of(n).iter().flat_map(|run| of_kind(run, kind)).filter_map(of).collect();
                 spreads.extend(
                     box_of(NAMES[n], place, n, values)
-                        .map(|spread| crate::figures::figure::BoxPlot { x: place as f64 + 0.5, ..spread }),
+                        .map(|spread| fairlink_figures::figure::BoxPlot { x: place as f64 + 0.5, ..spread }),
                 );
             }
             let top = spreads.iter().map(|spread| spread.max).fold(1e-3, f64::max) * 1.05;

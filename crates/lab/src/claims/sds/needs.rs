@@ -8,7 +8,7 @@ use fairlink_sim::{Distribution, Fate, Observer, PacketSeen, Run};
 use super::losses::{BUSY, VOICE, voices};
 use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, VIDEO, Voice, lost, lower, of_kind};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::human;
+use fairlink_figures::human;
 
 /// Returns the part of the packets of a kind that was dropped.
 fn lost_of(run: &Run, kind: &str) -> Option<f64> {

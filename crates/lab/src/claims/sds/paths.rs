@@ -15,7 +15,7 @@ use super::sources::{
 use crate::claims::finding::Rerun;
 use crate::claims::random::SeededRng;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::human;
+use fairlink_figures::human;
 
 /// Rate of each link of a path in bit/s.
 const PATH_LINK: f64 = 10e6;

@@ -10,9 +10,9 @@ use super::losses::{BUSY, VOICE};
 use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, lost, lower, of_kind};
 use crate::claims::random::SeededRng;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
-use crate::figures::axis::Axis;
-use crate::figures::figure::{Figure, Panel, Series, SeriesStyle};
-use crate::human;
+use fairlink_figures::axis::Axis;
+use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::human;
 
 /// Load of the misbehaving source, as a multiple of its guarantee, timed independently.
 const OFFERS: f64 = 4.0;

@@ -1,0 +1,38 @@
+//! What every command of the program has in common.
+
+use crate::{PROGRAM, lab};
+
+#[test]
+fn the_help_names_the_commands_and_where_links_are_shared() {
+    let help = lab(&["--help"]).quiet().stdout;
+    for name in ["reproduce", "bench", "campaign", "traffic", "clock", "between", "pdf", "schema", "completions", "man"]
+    {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))), "{name}: {help}");
+    }
+    assert!(help.contains("by the program fairlink") && help.contains("Examples:"), "{help}");
+    // Without a command, the same goes to standard error.
+    let bare = lab(&[]);
+    assert!(bare.code == 2 && bare.stdout.is_empty() && bare.stderr.contains("reproduce"), "{}", bare.stderr);
+}
+
+#[test]
+fn the_schema_has_every_kind_of_document_and_no_kind_of_the_other_program() {
+    let schema = lab(&["schema", "documents"]).quiet().json();
+    let kinds: Vec<&str> = schema["anyOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|document| document["properties"]["document"]["const"].as_str().unwrap())
+        .collect();
+    for kind in ["bench", "between", "campaign", "clock", "reproduce", "traffic"] {
+        assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
+    }
+    assert!(!kinds.contains(&"check") && schema["title"] == "Documents of fairlink-lab");
+}
+
+#[test]
+fn a_closed_pipe_ends_it_without_noise() {
+    let line = format!("{} reproduce --help | head -1", env!("CARGO_BIN_EXE_fairlink-lab"));
+    let run = PROGRAM.run(std::process::Command::new("sh").args(["-c", &line]));
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+}

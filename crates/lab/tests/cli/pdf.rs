@@ -1,0 +1,23 @@
+//! `fairlink-lab pdf`: figures for papers.
+
+use std::fs;
+
+use crate::{Scratch, lab};
+
+/// A drawing of the width of a column.
+const DRAWING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"240pt\" height=\"100pt\" viewBox=\"0 0 240 100\">\
+    <text x=\"10\" y=\"20\" font-family=\"sans-serif\">a class</text></svg>";
+
+#[test]
+fn a_drawing_becomes_a_pdf_beside_it_and_what_is_none_makes_no_file() {
+    let dir = Scratch::new();
+    let (drawing, other) = (dir.write("rates.svg", DRAWING), dir.write("notes.svg", "no drawing"));
+    let run = lab(&["pdf", &drawing, &other]);
+    assert!(run.code == 2 && run.stderr.contains("notes.svg: the drawing is not understood"), "{}", run.stderr);
+    assert!(fs::metadata(dir.path("rates.pdf")).is_err(), "half of the files");
+    let run = lab(&["pdf", &drawing]).quiet();
+    assert_eq!(run.stdout, format!("{}\n", dir.path("rates.pdf")));
+    let pdf = fs::read(dir.path("rates.pdf")).unwrap();
+    let text = String::from_utf8_lossy(&pdf);
+    assert!(text.starts_with("%PDF-") && text.contains("/FontFile") && text.contains("DejaVuSans"), "no font");
+}

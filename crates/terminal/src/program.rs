@@ -1,0 +1,114 @@
+//! The start and the end of a program, and commands that another program has.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Arg, CommandFactory, FromArgMatches};
+
+use crate::examples::{self, Examples};
+use crate::failure::CliError;
+use crate::out::{Out, note_paragraph};
+use crate::{completions, style};
+
+/// The parts of a program that its command line, a type, does not have.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// Its examples.
+    pub examples: Examples,
+    /// Adds the values that an argument of the command with this name takes to the argument, or returns it as it is.
+    pub values: fn(&str, Arg) -> Arg,
+}
+
+impl Program {
+    /// Returns the command line `C` with the examples in its help.
+    #[must_use]
+    pub fn command<C: CommandFactory>(&self) -> clap::Command {
+        examples::in_help(C::command(), self.examples)
+    }
+
+    /// Answers a shell that completes, or reads the command line, which does not return where that is wrong. Then runs
+    /// `run` and prints its error. `json` says whether documents are asked for.
+    pub fn run<C: CommandFactory + FromArgMatches>(
+        &self,
+        json: fn(&C) -> bool,
+        run: impl FnOnce(C, &mut Out) -> Result<(), CliError>,
+    ) -> ExitCode {
+        completions::answer(C::command, self.values);
+        style::set();
+        let matches = self.command::<C>().get_matches();
+        let cli = C::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let mut out = Out::new(json(&cli));
+        match run(cli, &mut out).and_then(|()| out.flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(),
+        }
+    }
+}
+
+/// Words of a command that another program has, as they were typed.
+#[derive(Debug, clap::Args)]
+pub struct Moved {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0.., hide = true)]
+    words: Vec<OsString>,
+}
+
+impl Moved {
+    /// Runs command `name` of `program` with these words, as [`run_other`] does.
+    ///
+    /// # Errors
+    /// As [`run_other`].
+    pub fn run(&self, program: &str, name: &str, json: bool) -> Result<(), CliError> {
+        let json = json.then(|| OsString::from("--json"));
+        let words: Vec<OsString> = std::iter::once(name.into()).chain(self.words.iter().cloned()).chain(json).collect();
+        run_other(program, &words, &format!("fairlink {name}"))
+    }
+}
+
+/// Returns the error of `what`, an option or a file, that needs a feature which this `program` was built without.
+#[must_use]
+pub fn needs_feature(what: &str, program: &str, feature: &str) -> CliError {
+    CliError::wrong(format!(
+        "{what}: this {program} was built without the feature `{feature}`; packages have it, and `cargo build --release -p {program} \
+         --features {feature}` builds it in"
+    ))
+}
+
+/// Runs `program` with these words in place of this program, and says so in a line that names the command `old`. The
+/// program is the one in the directory of this one, else the first one of `PATH`.
+///
+/// # Errors
+/// There is no such program; its exit code, if it is not 0.
+pub fn run_other(program: &str, words: &[OsString], old: &str) -> Result<(), CliError> {
+    let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let new = format!("{program} {name}");
+    let Some(path) = found(program) else {
+        return Err(CliError::wrong(format!(
+            "{old}: this is now `{new}`, and {program} is not installed here; packages have it, and `cargo build --release -p {program}` \
+             builds it"
+        )));
+    };
+    note_paragraph(&format!("NOTE: {old} is now `{new}`, which runs now"), 2);
+    let mut command = Command::new(&path);
+    command.args(words);
+    let failed = |error: std::io::Error| CliError::wrong(format!("{}: {error}", path.display()));
+    #[cfg(unix)]
+    {
+        // It gets the terminal and its signals. This returns only if it cannot be started.
+        Err(failed(std::os::unix::process::CommandExt::exec(&mut command)))
+    }
+    #[cfg(not(unix))]
+    {
+        match command.status().map_err(failed)?.code() {
+            Some(0) => Ok(()),
+            code => Err(CliError::Said(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+        }
+    }
+}
+
+fn found(program: &str) -> Option<PathBuf> {
+    let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
+    let own = std::env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    own.into_iter().chain(std::env::split_paths(&path)).map(|dir| dir.join(&file)).find(|path| path.is_file())
+}
