@@ -1,4 +1,4 @@
-"""Writes fairlink/documents.py from the JSON schema that `fairlink schema documents` prints.
+"""Writes fairlink/documents.py from the JSON schemas that `fairlink` and `fairlink-lab`, beside it, print.
 
 python generate.py FAIRLINK           prints it
 python generate.py FAIRLINK --write   writes it
@@ -31,7 +31,7 @@ ROOTS = {
 BY_KEY = {"changes": "Improvements", "helpful": "Improvement", "useless": "Improvement", "strategy": "Strategy"}
 HEAD = '''"""Views of the documents of fairlink: a dataclass for each object of the JSON schema.
 
-Made by python/generate.py from `fairlink schema documents`; do not edit. Keys end in their units: `_bps` is bit/s of
+Made by python/generate.py from the schemas of documents of the commands; do not edit. Keys end in their units: `_bps` is bit/s of
 accounted bytes, `_s` seconds, `_bytes` bytes. A value that a document lacks was not measured or computed; it is `None`
 here, as one that is known to be none. `Result.document` keeps the difference.
 """
@@ -171,17 +171,23 @@ def clean(text: str) -> str:
 
 
 def generate(program: str) -> str:
-    """Returns the module that the schema of `program` makes."""
-    schema = json.loads(subprocess.run([program, "schema", "documents"], check=True, capture_output=True).stdout)
-    generator = Generator(schema)
-    for document in schema["anyOf"]:
-        kind = document["properties"]["document"]["const"]
-        reference = document["allOf"][0]["$ref"]
-        if kind in ROOTS and not reference.endswith("RefusedDoc"):
-            generator.names[reference.rsplit("/", 1)[1]] = ROOTS[kind]
-            generator.make(ROOTS[kind], [generator.definitions[reference.rsplit("/", 1)[1]]])
-    aliases = [text for text in generator.made.values() if not text.startswith("@")]
-    classes = [text for text in generator.made.values() if text.startswith("@")]
+    """Returns the module that the schemas of `program` and of the laboratory beside it make."""
+    aliases: list[str] = []
+    classes: list[str] = []
+    for name in (program, f"{program}-lab"):
+        schema = json.loads(subprocess.run([name, "schema", "documents"], check=True, capture_output=True).stdout)
+        generator = Generator(schema)
+        for document in schema["anyOf"]:
+            kind = document["properties"]["document"]["const"]
+            reference = document["allOf"][0]["$ref"]
+            if kind in ROOTS and not reference.endswith("RefusedDoc"):
+                generator.names[reference.rsplit("/", 1)[1]] = ROOTS[kind]
+                generator.make(ROOTS[kind], [generator.definitions[reference.rsplit("/", 1)[1]]])
+        for text in generator.made.values():
+            made = classes if text.startswith("@") else aliases
+            # Both programs may have documents with the same part.
+            if text not in made:
+                made.append(text)
     return HEAD + "\n" + "".join(aliases) + "\n\n" + "\n\n".join(classes)
 
 

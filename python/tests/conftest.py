@@ -1,4 +1,4 @@
-"""The repository's scenarios, and its command for comparison: `FAIRLINK`, or one that was built."""
+"""The repository's scenarios, and its commands for comparison: `FAIRLINK` and the laboratory beside it, or those built."""
 
 from __future__ import annotations
 
@@ -58,12 +58,16 @@ def program() -> str | None:
     return next((str(path) for path in found if path.is_file()), None)
 
 
-@pytest.fixture(scope="session")
-def fairlink_command() -> Callable[..., str]:
-    """Runs the command, and returns what it prints, also where it refuses something."""
-    path = program()
+def laboratory() -> str | None:
+    """The laboratory's command, which is beside the other."""
+    beside = program()
+    return f"{beside}-lab" if beside and Path(f"{beside}-lab").is_file() else None
+
+
+def command(path: str | None, package: str) -> Callable[..., str]:
+    """Runs a command, and returns what it prints, also where it refuses something."""
     if path is None:
-        pytest.skip("the command is missing: build it (cargo build -p fairlink), or name it in FAIRLINK")
+        pytest.skip(f"the command is missing: build it (cargo build -p {package}), or name it in FAIRLINK")
 
     def run(*arguments: str | Path, ok: bool = True) -> str:
         done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT)
@@ -72,3 +76,15 @@ def fairlink_command() -> Callable[..., str]:
         return done.stdout if ok else done.stderr
 
     return run
+
+
+@pytest.fixture(scope="session")
+def fairlink_command() -> Callable[..., str]:
+    """Runs fairlink."""
+    return command(program(), "fairlink")
+
+
+@pytest.fixture(scope="session")
+def lab_command() -> Callable[..., str]:
+    """Runs fairlink-lab."""
+    return command(laboratory(), "fairlink-lab")

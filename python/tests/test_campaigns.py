@@ -50,12 +50,12 @@ def test_threads_and_formats_give_one_digest(digest: str, form: str, workers: in
 
 
 def test_the_command_makes_the_same_campaign(
-    digest: str, fairlink_command: Callable[..., str], tmp_path: Path
+    digest: str, lab_command: Callable[..., str], tmp_path: Path
 ) -> None:
     (tmp_path / "s.toml").write_text(SCENARIO)
     over = ["--sweep", "link.rate=5mbit,10mbit", "--sweep", "seed=1..20..1", "--scheduler", "hls", "--scheduler", "drr"]
     shard = ["--out", tmp_path / "c", "--shard", "1/2", "--format", "parquet"]
-    assert "not complete" in fairlink_command("sim", tmp_path / "s.toml", *over, *shard)
+    assert "not complete" in lab_command("campaign", tmp_path / "s.toml", *over, *shard)
     # The other half is made here.
     campaign = Campaign.open(tmp_path / "c")
     assert not campaign.complete and len(campaign.files) == campaign.parts // 2

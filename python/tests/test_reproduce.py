@@ -28,8 +28,8 @@ IDS = [
 
 
 @pytest.mark.parametrize("ids", IDS)
-def test_a_reproduction_is_the_commands(ids: str, fairlink_command: Command) -> None:
-    printed = fairlink_command("reproduce", *ids.split(), "--quick", "--json")
+def test_a_reproduction_is_the_commands(ids: str, lab_command: Command) -> None:
+    printed = lab_command("reproduce", *ids.split(), "--quick", "--json")
     found = fairlink.reproduce(ids.split(), quick=True)
     assert json.loads(printed) == found.document and printed.rstrip() == found.json.rstrip()
     assert [claim.id for claim in found] == fairlink.claims(ids.split()).ids

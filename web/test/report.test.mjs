@@ -9,15 +9,15 @@ import { after, before, test } from "node:test";
 import { violations } from "./axe.mjs";
 import { close, launch, openAt, until } from "./browser.mjs";
 
-const fairlink = process.env.FAIRLINK;
-const skip = fairlink ? false : "FAIRLINK names no program";
+const lab = process.env.FAIRLINK_LAB;
+const skip = lab ? false : "FAIRLINK_LAB names no program";
 const dist = new URL("../dist/", import.meta.url);
 let browser, directory, report;
 
 before(async () => {
   if (skip) return;
   directory = mkdtempSync(join(tmpdir(), "fairlink-report-"));
-  execFileSync(fairlink, ["reproduce", "hls.exp2", "--quick", "--page-files", dist.pathname, "--out", directory], { stdio: "ignore" });
+  execFileSync(lab, ["reproduce", "hls.exp2", "--quick", "--page-files", dist.pathname, "--out", directory], { stdio: "ignore" });
   report = pathToFileURL(join(directory, "index.html")).href;
   browser = await launch();
 });

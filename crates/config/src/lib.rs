@@ -37,7 +37,6 @@ pub mod import;
 #[cfg(feature = "tools")]
 mod json;
 pub mod link;
-pub mod matching;
 pub mod names;
 mod peers;
 mod pieces;
@@ -53,6 +52,7 @@ mod tree;
 #[cfg(feature = "tools")]
 mod yaml;
 
+pub use fairlink_matching as matching;
 pub use fairlink_schema::{human, units};
 
 pub use changes::{Change, MAX_CHANGES};

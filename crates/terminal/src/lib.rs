@@ -7,7 +7,7 @@
 //! * [`failure`]: errors and exit codes; [`style`]: how errors and warnings look.
 //! * [`examples`]: examples in help and manual pages; [`completions`] and [`man`]: two commands that both programs have.
 //! * [`schema`]: JSON schemas of documents.
-//! * [`interrupt`]: Ctrl-C.
+//! * [`interrupt`] is Ctrl-C.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -64,7 +64,6 @@ pub struct ClockReport {
 impl ClockReport {
     /// Returns the parts and the jumps as tables of numbers.
     #[must_use]
-    #[expect(clippy::type_complexity, reason = "a head, and rows with as many cells")]
     pub fn tables(&self) -> Vec<(Vec<&'static str>, Vec<Vec<String>>)> {
         let within = |value: String, known: KnownValue, show: &dyn Fn(f64) -> String| match known.ci95 {
             Some(ci95) => format!("{value} ± {}", show(ci95)),

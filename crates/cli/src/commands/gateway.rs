@@ -14,7 +14,6 @@ use std::time::Duration;
 use anyhow::anyhow;
 use fairlink_config::ReadOptions;
 use fairlink_core::{Leniency, Nanos};
-use fairlink_http::HttpConfig;
 use fairlink_net::{
     BackendChoice, Fleet, FleetError, GatewayConfig, GatewayStats, HugePages, LinkEnd, Links, LogEvent, LongFrames,
     OffloadPolicy, Pacing, Planner, Pools, Privileges, Processor, RAISED_NICE, ReloadRequest, ReloadedLink, RunError,
@@ -298,7 +297,7 @@ fn serve(
     args: &Args,
     fleet: &Fleet,
     (path, access): (&Path, control::Access),
-    http: &HttpConfig,
+    http: &page::Config,
     asked: &AtomicBool,
     hangup: &Hangup,
     stop: &AtomicBool,

@@ -81,9 +81,6 @@ fn documents() -> Schemas {
     ];
     #[cfg(target_os = "linux")]
     documents![
-        fairlink_http::HistoryContent,
-        fairlink_http::MomentContent,
-        fairlink_http::TreeContent,
         fairlink_net::QdiscContent,
         fairlink_net::Reloaded,
         fairlink_net::ReloadedLinks,
@@ -101,5 +98,7 @@ fn documents() -> Schemas {
         generate::ScriptReport,
         qdisc::QdiscSetDoc<'static>,
     ];
+    #[cfg(all(target_os = "linux", feature = "http"))]
+    documents![fairlink_http::HistoryContent, fairlink_http::MomentContent, fairlink_http::TreeContent];
     kinds.schemas("fairlink")
 }

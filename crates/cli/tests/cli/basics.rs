@@ -156,3 +156,68 @@ fn a_cause_is_said_once() {
         assert_eq!(run.stderr.matches("(os error").count(), 1, "{}", run.stderr);
     }
 }
+
+/// The program alone in a directory, with a `fairlink-lab` beside it that prints its arguments and exits with 7, if any.
+#[cfg(target_os = "linux")]
+fn without_laboratory(dir: &Scratch, beside: bool) -> impl Fn(&[&str]) -> crate::Run {
+    use std::os::unix::fs::PermissionsExt;
+    let (own, lab) = (dir.path("fairlink"), dir.path("fairlink-lab"));
+    std::fs::copy(env!("CARGO_BIN_EXE_fairlink"), &own).unwrap();
+    if beside {
+        std::fs::write(&lab, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+        std::fs::set_permissions(&lab, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    move |args| {
+        let output = std::process::Command::new(&own).args(args).env("PATH", "/nowhere").output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        crate::Run { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// An old command line, and that of the laboratory.
+#[cfg(target_os = "linux")]
+const MOVED: [(&[&str], &str); 7] = [
+    (&["reproduce", "hls", "--quick", "--out", "report"], "reproduce hls --quick --out report"),
+    (&["bench"], "bench"),
+    (&["bench", "--gateway", "--quick", "--json"], "bench --gateway --quick --json"),
+    (&["clock", "stamps.csv", "--make", "--skew", "-5"], "clock stamps.csv --make --skew -5"),
+    (&["--json", "between", "a.pcap", "b.pcap"], "between a.pcap b.pcap --json"),
+    (&["traffic", "s.toml", "--help"], "traffic s.toml --help"),
+    (
+        &["sim", "s.toml", "--sweep", "seed=1,2", "--out", "d", "--shard", "1/4", "--format", "parquet", "--json"],
+        "campaign s.toml --sweep seed=1,2 --out d --shard 1/4 --format parquet --json",
+    ),
+];
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_moved_says_so_in_a_line_and_runs_where_the_laboratory_is() {
+    let dir = Scratch::new();
+    let alone = without_laboratory(&dir, false);
+    for (old, _) in MOVED {
+        let run = alone(old);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{old:?}");
+        assert!(run.stderr.starts_with("error: fairlink ") && run.stderr.lines().count() == 1, "{}", run.stderr);
+        assert!(
+            run.stderr.contains("is now `fairlink-lab ") && run.stderr.contains("not installed here"),
+            "{}",
+            run.stderr
+        );
+    }
+    let dir = Scratch::new();
+    let beside = without_laboratory(&dir, true);
+    for (old, new) in MOVED {
+        let run = beside(old);
+        assert_eq!((run.code, run.stdout.trim_end()), (7, new), "{old:?}: {}", run.stderr);
+        assert!(run.stderr.starts_with("NOTE: fairlink ") && run.stderr.lines().count() == 1, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn the_help_has_no_command_that_moved_and_names_the_program_that_has_it() {
+    let help = fairlink(&["--help"]).quiet().stdout;
+    for name in ["reproduce", "bench", "clock", "between", "traffic", "capacity"] {
+        assert!(!help.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))), "{name}: {help}");
+    }
+    assert!(help.contains("fairlink-lab"), "{help}");
+}

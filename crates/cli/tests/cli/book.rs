@@ -44,6 +44,9 @@ for pair in "va users0" "vb lan0" "vc wan0" "vd net0"; do
 done
 mkdir "$D/bin" "$D/work" "$D/run"
 ln -s "$F" "$D/bin/fairlink"
+lab=$(dirname "$F")/fairlink-lab
+[ -x "$lab" ] || { echo "$lab is missing: cargo build -p fairlink-lab" >&2; exit 1; }
+ln -s "$lab" "$D/bin/fairlink-lab"
 export PATH="$D/bin:$PATH" XDG_RUNTIME_DIR="$D/run"
 until_listens() { n=0; until ls "$D"/run/*.sock > /dev/null 2>&1; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
 cd "$D/work"
@@ -54,7 +57,7 @@ fn run(page: &str) -> Option<String> {
     let text = fs::read_to_string(docs().join("tutorials").join(page)).expect("the page");
     let dir = Scratch::new();
     let commands = shown(&text);
-    assert!(commands.matches("fairlink ").count() >= 5, "{commands}");
+    assert!(commands.matches("fairlink").count() >= 5, "{commands}");
     let page_script = dir.write("page.sh", &format!("set -eu\n{SETTING}\nset -x\n{commands}"));
     let script = format!("timeout 90 bash {page_script} > \"$D/out\" 2> \"$D/err\"");
     let ended = in_private_network(&script, &dir, &[])?;

@@ -187,7 +187,7 @@ fn write(
 }
 
 /// Writes the page in the browser beside the report, where it is installed or named. Returns its address there.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "page"))]
 fn page_beside(dir: &Path, page_files: Option<&Path>) -> Result<Option<&'static str>, CliError> {
     match fairlink_http::PageFiles::find(page_files) {
         Ok(page) => {
@@ -199,9 +199,14 @@ fn page_beside(dir: &Path, page_files: Option<&Path>) -> Result<Option<&'static 
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn page_beside(_: &Path, _: Option<&Path>) -> Result<Option<&'static str>, CliError> {
-    Ok(None)
+#[cfg(not(all(target_os = "linux", feature = "page")))]
+fn page_beside(_: &Path, page_files: Option<&Path>) -> Result<Option<&'static str>, CliError> {
+    match page_files {
+        Some(_) if cfg!(target_os = "linux") => {
+            Err(fairlink_terminal::program::needs_feature("--page-files", "fairlink-lab", "page"))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> CliError {

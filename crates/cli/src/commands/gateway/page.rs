@@ -1,14 +1,18 @@
-//! The servers of metrics and page, from the command line.
+//! The servers of metrics and page, from the command line. They are the feature `http`; without it the options are
+//! refused.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use fairlink_http::{Http, HttpConfig, HttpError, PageConfig, PageFiles, Token};
-use fairlink_net::{Links, LogEvent};
+#[cfg(not(feature = "http"))]
+mod no_servers;
+#[cfg(feature = "http")]
+mod servers;
 
-use crate::log;
-use fairlink_terminal::failure::CliError;
+#[cfg(not(feature = "http"))]
+pub(super) use no_servers::{Config, addresses, said, start};
+#[cfg(feature = "http")]
+pub(super) use servers::{Config, addresses, said, start};
 
 /// Port of the page where none is given.
 const PORT: u16 = 9480;
@@ -36,46 +40,6 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .or_else(|_| text.parse().map(here))
         .or_else(|_| text.parse().map(with_port))
         .map_err(|_| "write an IP address, a port, or both, such as 127.0.0.1:9480, 9480, or [::1]:9480".to_owned())
-}
-
-impl PageArgs {
-    /// Returns what is to be served, for a gateway with its control socket at `control`. The token is written beside it.
-    pub(super) fn config(&self, metrics: Option<SocketAddr>, control: &Path) -> Result<HttpConfig, CliError> {
-        let Some(address) = self.page else { return Ok(HttpConfig { metrics, ..HttpConfig::default() }) };
-        let files = match PageFiles::find(self.page_files.as_deref()) {
-            Ok(files) => Some(files),
-            Err(error) if self.page_files.is_some() => return Err(CliError::wrong(format!("--page-files: {error}"))),
-            Err(error) => {
-                log::write(&LogEvent::warn(format!("{error}. Only the interface for programs is served")));
-                None
-            }
-        };
-        let token = Arc::new(Token::create(&control.with_extension("token")).map_err(CliError::failed)?);
-        let page = PageConfig { address, files, token, hosts: self.page_host.clone() };
-        Ok(HttpConfig { metrics, page: Some(page), ..HttpConfig::default() })
-    }
-}
-
-/// Returns the addresses of the servers.
-pub(super) fn addresses(config: &HttpConfig) -> Vec<SocketAddr> {
-    config.metrics.into_iter().chain(config.page.as_ref().map(|page| page.address)).collect()
-}
-
-/// Starts the servers, if there are any.
-pub(super) fn start(config: &HttpConfig, links: &Links) -> Result<Option<Http>, HttpError> {
-    if addresses(config).is_empty() {
-        return Ok(None);
-    }
-    Http::start(config, links.clone()).map(Some)
-}
-
-/// Returns what the log says of the servers.
-pub(super) fn said(server: &Http, config: &HttpConfig) -> Vec<LogEvent> {
-    let metrics = server.metrics().map(|address| format!("metrics at http://{address}/metrics"));
-    let page = server.page().zip(config.page.as_ref()).map(|(address, page)| {
-        format!("page at http://{address}/; the token for changes is in {}", page.token.path().display())
-    });
-    metrics.into_iter().chain(page).map(LogEvent::info).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::matching::{FrameKey, Match, PortRange};
+use crate::{FrameKey, Match, PortRange};
 use fairlink_core::{ClassId, Work};
 
 use super::{Counters, NONE, hash};
@@ -323,7 +323,7 @@ impl Tuples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::IpVersion;
+    use crate::IpVersion;
 
     #[test]
     fn blocks_of_a_range_are_the_range_and_each_port_is_in_one() {

@@ -2,8 +2,8 @@
 //! that were seen before and for frames of flows that never were.
 //!
 //! ```text
-//! cargo bench -p fairlink-config --bench classify              # 8 to 65,536 rules
-//! cargo bench -p fairlink-config --bench classify -- 8 1024
+//! cargo bench -p fairlink-matching --bench classify              # 8 to 65,536 rules
+//! cargo bench -p fairlink-matching --bench classify -- 8 1024
 //! ```
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,8 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use fairlink_config::matching::{Classifier, FrameKey, IpVersion, Match, PortRange, Prefix, TCP, UDP, v4_mapped};
 use fairlink_core::ClassId;
+use fairlink_matching::{Classifier, FrameKey, IpVersion, Match, PortRange, Prefix, TCP, UDP, v4_mapped};
 
 /// Runs per figure; the figure is their median ...
 const RUNS: usize = 7;

@@ -79,7 +79,7 @@ const fn below(size: u32) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::{MatchErrorKind, packet_key};
+    use crate::{MatchErrorKind, packet_key};
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,10 +1,14 @@
-//! The match language, which assigns frames to classes.
+#![doc = include_str!("../README.md")]
 //!
 //! A [`Match`] is plain data: conditions on a frame's headers, all of which must hold. [`Match::matches`] defines its
-//! meaning, and a fast classifier must give the same results. `docs/link-files.md` is the users' reference of the text
+//! meaning, and a [`Classifier`] gives the same results fast. `docs/link-files.md` is the users' reference of the text
 //! form.
 //!
 //! Sources: IEEE 802.1Q (VLAN ids), RFC 791, RFC 8200, RFC 2474 and the RFCs named in [`dscp_name`].
+//!
+//! # Errors and panics
+//! Any bytes are a frame, and any text gives a match or an error; a panic is a bug.
+#![forbid(unsafe_code)]
 
 mod classify;
 pub mod ethernet;
@@ -62,9 +66,10 @@ impl fmt::Display for Mac {
     }
 }
 
-/// Six numbers of one or two hexadecimal digits with colons or hyphens between them; `None` for any other text.
 impl Mac {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads six numbers of one or two hexadecimal digits with colons or hyphens between them; `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 6];
         let mut parts = text.split(if text.contains('-') { '-' } else { ':' });
         for byte in &mut bytes {
@@ -135,7 +140,8 @@ impl Prefix {
     }
 
     /// The first `len` bits of an address, at most all of them, and whether there was a one among those behind.
-    pub(crate) fn cut(address: IpAddr, len: u8) -> (Self, bool) {
+    #[must_use]
+    pub fn cut(address: IpAddr, len: u8) -> (Self, bool) {
         let (prefix, whole) = match address {
             IpAddr::V4(address) => (Self::v4(address, len), Self::v4(address, 32)),
             IpAddr::V6(address) => (Self::v6(address, len), Self::v6(address, 128)),
@@ -390,7 +396,8 @@ impl Match {
     }
 
     /// Returns the match of exactly the frames that both match; `None` if there is no such frame.
-    pub(crate) fn both(&self, other: &Self) -> Option<Self> {
+    #[must_use]
+    pub fn both(&self, other: &Self) -> Option<Self> {
         fn same<T: PartialEq + Copy>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
             match (one, other) {
                 (Some(one), Some(other)) => (one == other).then_some(Some(one)),
@@ -429,7 +436,8 @@ impl Match {
     }
 
     /// Returns matches of the frames that this matches and `other` does not; `None` if matches cannot express it.
-    pub(crate) fn minus(&self, other: &Self) -> Option<Vec<Self>> {
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Option<Vec<Self>> {
         let Some(both) = self.both(other) else { return Some(vec![*self]) };
         // Addresses and ports can be split; all other conditions must be equal.
         let parted = Self { src: None, dst: None, sport: None, dport: None, ..*self };
@@ -458,7 +466,8 @@ impl Match {
     }
 
     /// The match of packets of the other way: source and destination are exchanged.
-    pub(crate) fn turned(&self) -> Self {
+    #[must_use]
+    pub fn turned(&self) -> Self {
         Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }
     }
 

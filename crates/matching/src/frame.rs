@@ -208,7 +208,7 @@ fn ports(payload: &[u8], key: &mut FrameKey) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::ethernet::{PROVIDER_VLAN, VLAN};
+    use crate::ethernet::{PROVIDER_VLAN, VLAN};
     use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
     use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::matching::{IpVersion, PortRange, Prefix, v4_mapped};
+use crate::{IpVersion, PortRange, Prefix, v4_mapped};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
