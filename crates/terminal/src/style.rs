@@ -26,7 +26,14 @@ pub fn set() {
 pub fn shown(report: &miette::Report) -> String {
     // The message is indented by two blanks, like the excerpt below it.
     let text = format!("{report:?}");
-    text.trim_start_matches('\n').lines().map(|line| flush(line) + "\n").collect()
+    let lines = text.trim_start_matches('\n').lines().filter(|line| !is_empty_head(line));
+    lines.map(|line| flush(line) + "\n").collect()
+}
+
+/// Returns true for the line that the excerpts of several findings are parted by: it names a severity, and the next line
+/// says it again.
+fn is_empty_head(line: &str) -> bool {
+    ["Error:", "Warning:", "Advice:"].contains(&console::strip_ansi_codes(line).trim_end())
 }
 
 /// Removes the indentation of a message's first line.
@@ -44,4 +51,30 @@ pub fn warn(warnings: impl IntoIterator<Item = Problem>) {
 /// The same, to standard error.
 pub fn report(report: &miette::Report) {
     let _ = io::stderr().lock().write_all(format!("{}\n", shown(report)).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlink_config::{LinkFile, ReadOptions};
+
+    use super::*;
+
+    #[test]
+    fn several_findings_have_a_head_each_and_no_empty_one() {
+        set();
+        let text = "[link]\nrate = \"1mbitt\"\n[[class]]\nname = \"a\"\nguarante = \"1mbit\"\n";
+        let problems = LinkFile::parse("a.toml", text, &ReadOptions::default()).unwrap_err();
+        let shown = shown(&miette::Report::new(problems));
+        let plain = console::strip_ansi_codes(&shown);
+        let heads: Vec<&str> = plain.lines().filter(|line| line.to_lowercase().starts_with("error:")).collect();
+        assert_eq!(
+            heads,
+            [
+                "error: 2 errors in a.toml",
+                "error: \"rate\": \"mbitt\" is no unit of a rate",
+                "error: [[class]] has an unknown key \"guarante\"",
+            ],
+            "{plain}"
+        );
+    }
 }

@@ -183,6 +183,9 @@ fn write(
     let figures = figures.iter().map(|(stem, figure)| (stem.as_str(), figure));
     write_figures(figures, width, &dir.join("figures")).map_err(CliError::failed)?;
     note(format!("written: {}", files[0].0.display()));
+    if cfg!(not(feature = "pdf")) {
+        note("NOTE: figures are SVG alone: this fairlink-lab was built without the feature `pdf`");
+    }
     Ok(())
 }
 
