@@ -24,6 +24,8 @@ mod generator;
 #[cfg(target_os = "linux")]
 mod kernel_htb;
 #[cfg(target_os = "linux")]
+mod lost_processor;
+#[cfg(target_os = "linux")]
 mod machine;
 #[cfg(target_os = "linux")]
 mod netns;
@@ -63,6 +65,7 @@ pub use {
     counters::{PacketCounters, packet_counters},
     generator::{ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes},
     kernel_htb::{KernelCount, KernelHtb, TcError},
+    lost_processor::LostProcessor,
     netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
     ping::{PingError, PingPlan, PingRun, PingStage, RoundTrips},
     reassembly::{ClassDatagrams, Datagrams},

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 
-use crate::{Scratch, fairlink, in_network, in_private_network, only_link, scenario};
+use crate::{Scratch, fairlink, in_network, in_private_network, only_link, scenario, unless_starved};
 
 /// `passes` says how many of some frames sent into `va` arrive at `vd`.
 const COUNTS: &str = r#"
@@ -30,7 +30,7 @@ until_exists "$D/two"
 NOTIFY_SOCKET= "$F" gateway "$LINK" --in vb --out vc --ignore-offloads --take-over --control "$D/two" > /dev/null 2> "$D/three.log" & next=$!
 wait $gateway
 until_exists "$D/two"
-n=0; until "$F" ctl stats --control "$D/two" --json > "$D/stats.json" 2>/dev/null; do n=$((n + 1)); [ $n -lt 200 ]; sleep 0.05; done
+until_true '"$F" ctl stats --control "$D/two" --json > "$D/stats.json" 2> /dev/null'
 kill -INT $next
 wait $next
 passes > "$D/ended"
@@ -82,53 +82,55 @@ wait $gateway
 
 #[test]
 fn frames_pass_after_a_kill_and_an_end_until_they_are_told_not_to() {
-    let dir = Scratch::new();
-    let manager = UnixDatagram::bind(dir.path("notify")).unwrap();
-    manager.set_nonblocking(true).unwrap();
-    let (link, notify) = (scenario("exp2-H.toml"), dir.path("notify"));
-    // Programs in the kernel take root, not the root of a user namespace.
-    let more = [("LINK", link.as_str()), ("NOTIFY_SOCKET", notify.as_str())];
-    let Some(run) = in_network(&["--net"], &format!("{COUNTS}{KILLED}"), &dir, &more) else { return };
-    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
-    if read("one.log").contains("cannot fail open") {
-        println!("SKIPPED: no programs in this kernel: {}", read("one.log"));
-        return;
-    }
-    let logs =
-        ["one", "two", "three", "taken", "close"].map(|name| format!("{name}: {}", read(&format!("{name}.log"))));
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
-    let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
-    for name in ["alive", "killed", "ended"] {
-        assert!(number(name) > 0, "{name}: {}", logs.concat());
-    }
-    assert_eq!(number("closed"), 0);
-    assert!(read("one.log").contains("fail-open (by bpf)"), "{}", read("one.log"));
-    assert!(read("taken.log").contains("--take-over takes its place"), "{}", read("taken.log"));
-    assert!(read("two.log").contains("another gateway takes the place of this one"), "{}", read("two.log"));
-    assert!(read("three.log").contains("took over vb and vc"), "{}", read("three.log"));
-    assert!(
-        read("stats.json").contains("\"by\": \"bpf\"") || read("stats.json").contains("\"by\":\"bpf\""),
-        "{}",
-        read("stats.json")
-    );
-    assert!(
-        read("close.log").contains("the kernel no longer forwards frames received on vb or vc"),
-        "{}",
-        read("close.log")
-    );
-    assert!(
-        read("again.log").contains("nothing to remove: no gateway left anything on these interfaces"),
-        "{}",
-        read("again.log")
-    );
-    // The service manager heard of the first two: ready, ready, and the end of the second.
-    let mut heard = Vec::new();
-    let mut text = [0; 512];
-    while let Ok(length) = manager.recv(&mut text) {
-        heard.push(String::from_utf8_lossy(&text[..length]).into_owned());
-    }
-    let of = |what: &str| heard.iter().filter(|text| text.starts_with(what)).count();
-    assert_eq!((of("READY=1\nSTATUS=vb to vc"), of("STOPPING=1")), (2, 1), "{heard:?}");
+    unless_starved(|| {
+        let dir = Scratch::new();
+        let manager = UnixDatagram::bind(dir.path("notify")).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let (link, notify) = (scenario("exp2-H.toml"), dir.path("notify"));
+        // Programs in the kernel take root, not the root of a user namespace.
+        let more = [("LINK", link.as_str()), ("NOTIFY_SOCKET", notify.as_str())];
+        let Some(run) = in_network(&["--net"], &format!("{COUNTS}{KILLED}"), &dir, &more) else { return };
+        let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+        if read("one.log").contains("cannot fail open") {
+            println!("SKIPPED: no programs in this kernel: {}", read("one.log"));
+            return;
+        }
+        let logs =
+            ["one", "two", "three", "taken", "close"].map(|name| format!("{name}: {}", read(&format!("{name}.log"))));
+        assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
+        let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
+        for name in ["alive", "killed", "ended"] {
+            assert!(number(name) > 0, "{name}: {}", logs.concat());
+        }
+        assert_eq!(number("closed"), 0);
+        assert!(read("one.log").contains("fail-open (by bpf)"), "{}", read("one.log"));
+        assert!(read("taken.log").contains("--take-over takes its place"), "{}", read("taken.log"));
+        assert!(read("two.log").contains("another gateway takes the place of this one"), "{}", read("two.log"));
+        assert!(read("three.log").contains("took over vb and vc"), "{}", read("three.log"));
+        assert!(
+            read("stats.json").contains("\"by\": \"bpf\"") || read("stats.json").contains("\"by\":\"bpf\""),
+            "{}",
+            read("stats.json")
+        );
+        assert!(
+            read("close.log").contains("the kernel no longer forwards frames received on vb or vc"),
+            "{}",
+            read("close.log")
+        );
+        assert!(
+            read("again.log").contains("nothing to remove: no gateway left anything on these interfaces"),
+            "{}",
+            read("again.log")
+        );
+        // The service manager heard of the first two: ready, ready, and the end of the second.
+        let mut heard = Vec::new();
+        let mut text = [0; 512];
+        while let Ok(length) = manager.recv(&mut text) {
+            heard.push(String::from_utf8_lossy(&text[..length]).into_owned());
+        }
+        let of = |what: &str| heard.iter().filter(|text| text.starts_with(what)).count();
+        assert_eq!((of("READY=1\nSTATUS=vb to vc"), of("STOPPING=1")), (2, 1), "{heard:?}");
+    });
 }
 
 /// `namespaces` are those of `unshare`; `by` is the mechanism that they allow.
@@ -160,45 +162,52 @@ fn what_is_taken_away_is_installed_again(namespaces: &[&str], by: &str) {
 
 #[test]
 fn a_filter_that_is_taken_from_a_running_gateway_is_installed_again_and_frames_pass_after_a_kill() {
-    what_is_taken_away_is_installed_again(&["--net"], "bpf");
+    unless_starved(|| {
+        what_is_taken_away_is_installed_again(&["--net"], "bpf");
+    });
 }
 
 #[test]
 fn a_table_that_is_taken_from_a_running_gateway_is_installed_again_and_frames_pass_after_a_kill() {
-    what_is_taken_away_is_installed_again(&["--map-root-user", "--net"], "nftables");
+    unless_starved(|| {
+        what_is_taken_away_is_installed_again(&["--map-root-user", "--net"], "nftables");
+    });
 }
 
 #[test]
 fn where_programs_are_not_allowed_tables_do_it_and_where_nothing_is_the_gateway_says_what_is_missing() {
-    let dir = Scratch::new();
-    let script = format!("{COUNTS}{LESS_ALLOWED}");
-    let Some(run) = in_private_network(&script, &dir, &[("LINK", &scenario("exp2-H.toml"))]) else { return };
-    let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
-    if read("table.log").contains("cannot fail open") {
-        println!("SKIPPED: no nf_tables here: {}", read("table.log"));
-        return;
-    }
-    let logs = ["table", "close", "require", "auto"].map(|name| format!("{name}: {}", read(&format!("{name}.log"))));
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
-    let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
-    assert!(number("alive") > 0 && number("killed") > 0, "{}", logs.concat());
-    assert_eq!(number("closed"), 0);
-    for says in ["fail-open (by nftables)", "CAP_BPF"] {
-        assert!(read("table.log").contains(says), "{}", read("table.log"));
-    }
-    if read("setpriv").is_empty() {
-        println!("SKIPPED: no setpriv here, so no rights are taken away");
-        return;
-    }
-    assert_eq!(read("code").trim(), "2");
-    for (log, says) in [
-        ("require.log", "cannot fail open, which --fail-open require demands"),
-        ("require.log", "; nftables: "),
-        ("auto.log", "not fail-open"),
-        ("auto.log", "CAP_BPF"),
-    ] {
-        assert!(read(log).contains(says), "{log}: {}", read(log));
-    }
+    unless_starved(|| {
+        let dir = Scratch::new();
+        let script = format!("{COUNTS}{LESS_ALLOWED}");
+        let Some(run) = in_private_network(&script, &dir, &[("LINK", &scenario("exp2-H.toml"))]) else { return };
+        let read = |name: &str| fs::read_to_string(dir.path(name)).unwrap_or_default();
+        if read("table.log").contains("cannot fail open") {
+            println!("SKIPPED: no nf_tables here: {}", read("table.log"));
+            return;
+        }
+        let logs =
+            ["table", "close", "require", "auto"].map(|name| format!("{name}: {}", read(&format!("{name}.log"))));
+        assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stderr), logs.concat());
+        let number = |name: &str| read(name).trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {}", read(name)));
+        assert!(number("alive") > 0 && number("killed") > 0, "{}", logs.concat());
+        assert_eq!(number("closed"), 0);
+        for says in ["fail-open (by nftables)", "CAP_BPF"] {
+            assert!(read("table.log").contains(says), "{}", read("table.log"));
+        }
+        if read("setpriv").is_empty() {
+            println!("SKIPPED: no setpriv here, so no rights are taken away");
+            return;
+        }
+        assert_eq!(read("code").trim(), "2");
+        for (log, says) in [
+            ("require.log", "cannot fail open, which --fail-open require demands"),
+            ("require.log", "; nftables: "),
+            ("auto.log", "not fail-open"),
+            ("auto.log", "CAP_BPF"),
+        ] {
+            assert!(read(log).contains(says), "{log}: {}", read(log));
+        }
+    });
 }
 
 #[test]

@@ -57,8 +57,17 @@ mod trace;
 mod unit;
 mod width;
 
+#[cfg(target_os = "linux")]
+use std::cell::Cell;
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+#[cfg(target_os = "linux")]
+use fairlink_testbed::LostProcessor;
 
 pub(crate) use fairlink_terminal::testing::{LONGEST, Run, Scratch, Tested, scenario};
 
@@ -69,14 +78,32 @@ pub(crate) fn only_link(stats: &serde_json::Value) -> serde_json::Value {
     link.clone()
 }
 
-/// Returns true if the data thread of a link has had its processor all the time. Otherwise frames may have passed the gateway, or are too old,
-/// so that its counts and the receiver's differ.
-pub(crate) fn had_its_processor(link: &serde_json::Value) -> bool {
-    let pauses = link["gateway"]["liveness"]["pauses"].as_u64().expect("a count");
-    if pauses > 0 {
-        println!("SKIPPED: the gateway had no processor for more than 300 ms, {pauses} times: {link}");
+#[cfg(target_os = "linux")]
+thread_local! {
+    /// True if a script of this test failed, which no loss of a processor excuses: its waits are long.
+    static SCRIPT_FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the body of a test that counts packets. If it fails and what it started was measured to have lost its processor
+/// for too long, the test says so and counts as skipped.
+#[cfg(target_os = "linux")]
+pub(crate) fn unless_starved(test: impl FnOnce()) {
+    SCRIPT_FAILED.set(false);
+    let (ended, lost) = LostProcessor::during(|| catch_unwind(AssertUnwindSafe(test)));
+    let Err(panic) = ended else { return };
+    match lost.excuse(std::thread::current().name().unwrap_or("a test")) {
+        Some(excuse) if !SCRIPT_FAILED.get() => println!("{excuse}"),
+        _ => {
+            println!("{lost}");
+            resume_unwind(panic)
+        }
     }
-    pauses == 0
+}
+
+/// There are no real packets here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn unless_starved(test: impl FnOnce()) {
+    test();
 }
 
 /// The leaves of a simulated run.
@@ -110,14 +137,17 @@ pub(crate) fn run(command: &mut Command) -> Run {
     FAIRLINK.run(command)
 }
 
-/// Prelude of scripts: two cables, va to vb and vc to vd, and functions that wait, within limits, for a file, a socket,
-/// or text in a file. Processes that a script starts end with it.
+/// Prelude of scripts: two cables, va to vb and vc to vd, and functions that wait, for a minute at most, for a condition, a
+/// file, a socket, or text in a file. Processes that a script starts end with it. The command that ends a script by its
+/// failure is in `failed`.
 #[cfg(target_os = "linux")]
 const PRELUDE: &str = r#"
-set -e
+set -eE
+trap 's=$?; echo "line $((LINENO - PRELUDE)): $BASH_COMMAND failed with status $s" >> "$D/failed"' ERR
 trap 'jobs -p > "$D/jobs"; kill -KILL $(cat "$D/jobs") 2>/dev/null || true' EXIT
-until_exists() { n=0; while [ ! -s "$1" ] && [ ! -S "$1" ]; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; }
-until_says() { n=0; until grep -q "$2" "$1"; do n=$((n + 1)); [ $n -lt 2000 ]; sleep 0.01; done; }
+until_true() { limit=$((SECONDS + 60)); until eval "$1"; do [ $SECONDS -lt $limit ] || { echo "waited 60 s for: $1" >> "$D/failed"; return 1; }; sleep 0.01; done; }
+until_exists() { until_true "[ -s '$1' ] || [ -S '$1' ]"; }
+until_says() { until_true "grep -q '$2' '$1'"; }
 ip link set lo up
 ip link add name va type veth peer name vb
 ip link add name vc type veth peer name vd
@@ -160,13 +190,15 @@ fn on_cores(script: &str) -> String {
 #[cfg(target_os = "linux")]
 pub(crate) fn in_network(namespaces: &[&str], script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
     let script = on_cores(script);
-    let run = Command::new("unshare")
+    let mut command = Command::new("unshare");
+    command
         .args(namespaces)
-        .args(["sh", "-c", &format!("{PRELUDE}{script}")])
+        .args(["bash", "-c", &format!("{PRELUDE}{script}")])
         .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path(""))])
+        .env("PRELUDE", PRELUDE.lines().count().to_string())
         .envs(more.iter().copied())
-        .stdin(Stdio::null())
-        .output();
+        .stdin(Stdio::null());
+    let run = command.output();
     if fs::metadata(dir.path("ready")).is_err() {
         let why = run.map_or_else(|error| error.to_string(), |run| String::from_utf8_lossy(&run.stderr).into_owned());
         println!("SKIPPED: no veth pairs in a private network namespace: {}", why.trim());
@@ -181,5 +213,30 @@ pub(crate) fn in_network(namespaces: &[&str], script: &str, dir: &Scratch, more:
             }
         }
     }
-    Some(run.expect("it ran"))
+    let mut run = run.expect("it ran");
+    if !run.status.success() {
+        SCRIPT_FAILED.set(true);
+        run.stderr.extend(failure(dir).into_bytes());
+    }
+    Some(run)
+}
+
+/// What a script that failed leaves: the command that failed, and the ends of the logs of all programs.
+#[cfg(target_os = "linux")]
+fn failure(dir: &Scratch) -> String {
+    let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    let mut text = format!("\nthe script failed: {}", read(Path::new(&dir.path("failed"))));
+    let mut paths: Vec<_> =
+        fs::read_dir(dir.path("")).expect("a directory").flatten().map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    paths.sort();
+    for path in paths {
+        let log = read(&path);
+        let last: Vec<_> = log.lines().skip(log.lines().count().saturating_sub(12)).collect();
+        if !last.is_empty() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            text += &format!("-- {name} ends with:\n{}\n", last.join("\n"));
+        }
+    }
+    text
 }

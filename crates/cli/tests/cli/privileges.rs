@@ -15,7 +15,7 @@ ctl() { "$F" ctl "$@" --control "$D/socket"; }
 # All threads have begun, and a short-lived one has ended.
 nice_values() { for thread in /proc/$gateway/task/*; do echo "$(sed 's/.*) //' $thread/stat | cut -d ' ' -f 17) $(cat $thread/comm)"; done; }
 nice > "$D/own-nice"
-until_running() { n=0; until grep -q "running until" "$1"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done; sleep 0.1; }
+until_running() { until_says "$1" "running until"; sleep 0.1; }
 "$F" gateway "$D/own/link.toml" --in vb --out vc --ignore-offloads --control "$D/socket" --metrics 127.0.0.1:0 --json \
     > "$D/gateway.json" 2> "$D/gateway.log" & gateway=$!
 until_exists "$D/socket"
@@ -31,9 +31,9 @@ ln -s "$D/elsewhere/link.toml" "$D/own/link.toml"
 ! ctl reload 2> "$D/outside.log"
 # An interface goes away and comes back.
 ip link set vc down
-n=0; until grep -q "waiting for it" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
+until_says "$D/gateway.log" "waiting for it"
 ip link set vc up
-n=0; until grep -q "interfaces are back" "$D/gateway.log"; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.01; done
+until_says "$D/gateway.log" "interfaces are back"
 ctl stats > "$D/stats.txt"
 kill -INT $gateway
 wait $gateway
@@ -140,7 +140,7 @@ grep CapEff /proc/$gateway/status > "$D/caps"
 "$F" gateway "$D/link.toml" --in vb --out vc --ignore-offloads --take-over --control "$D/socket" --control-group 4242 --control-mode 0666 \
     > /dev/null 2> "$D/next.log" & next=$!
 wait $gateway
-n=0; until "$F" ctl stats --control "$D/socket" > "$D/next.txt" 2>/dev/null; do n=$((n + 1)); [ $n -lt 500 ]; sleep 0.02; done
+until_true '"$F" ctl stats --control "$D/socket" > "$D/next.txt" 2> /dev/null'
 stat -c '%a %g' "$D/socket" > "$D/stat2"
 kill -INT $next
 wait $next

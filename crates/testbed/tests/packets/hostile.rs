@@ -209,7 +209,11 @@ fn frames_never_taken(_: &PrivateNamespace) {
     let (long, short) = (&stats.classes[0], &stats.classes[1]);
     assert!(long.counts().received.packets > 0 && short.counts().received.packets > 0, "{stats:?}");
     assert_eq!(long.counts().dropped_for(DropCause::RefusedByInterface), long.counts().received);
-    assert_eq!(short.counts().sent, short.counts().received);
+    // Workers drop what comes too fast while the data thread makes no turn.
+    let late = [DropCause::Shed, DropCause::Stale].map(|cause| short.counts().dropped_for(cause).packets);
+    let gone = short.counts().sent.packets + late[0] + late[1];
+    assert_eq!(gone, short.counts().received.packets, "short frames sent, or dropped as late {late:?}: {stats}");
+    assert!(short.counts().sent.packets > 0, "no short frame was sent: {stats}");
     assert!(stats.to_string().contains("out permanently refused"), "{stats}");
     set_mtu("sink", 1500);
     set_mtu("gen", 1400);

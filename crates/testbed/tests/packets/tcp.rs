@@ -110,7 +110,7 @@ fn check(stats: &GatewayStats) {
         causes
             .iter()
             .all(|(cause, _)| { [DropCause::Congestion, DropCause::QueuePackets, DropCause::Shed].contains(&cause) }),
-        "{stats:?}"
+        "dropped for another cause than a full queue: {causes:?}, {stats}"
     );
     println!(
         "{} super-frames, {} segments, {} checksums passed on, {} dropped, processor {:.2}",

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 
-use fairlink_testbed::{PrivateNamespace, enter_private_namespace};
+use fairlink_testbed::{LostProcessor, PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
 
 /// Environment variable with the test that a process runs; absent in the first process.
@@ -69,20 +69,21 @@ pub(crate) fn main_also(tests: &'static [Test], also: Vec<Also>) -> ExitCode {
         Trial::test(name, move || {
             let mut command = Command::new(std::env::current_exe()?);
             command.env(VARIABLE, name);
-            run(command)
+            run(name, command)
         })
     };
     let mut trials: Vec<_> = tests.iter().map(|&(name, _)| trial(name)).collect();
     for (also, &name) in also.iter().flat_map(|also| also.tests.iter().map(move |name| (*also, name))) {
         assert!(tests.iter().any(|&(known, _)| known == name), "there is no test {name}");
-        trials.push(Trial::test(format!("{name}_{}", also.over), move || {
+        let variant = format!("{name}_{}", also.over);
+        trials.push(Trial::test(variant.clone(), move || {
             if let Some(why) = also.why_not_here() {
                 println!("\nSKIPPED: {name} {}: {why}", also.over);
                 return Ok(());
             }
             let mut command = Command::new(std::env::current_exe()?);
             command.env(VARIABLE, name).envs(also.variables.iter().copied());
-            run(command)
+            run(&variant, command)
         }));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -136,14 +137,21 @@ fn probe(name: &str) -> Option<String> {
     }
 }
 
-/// Runs a test's process and shows its output.
-fn run(mut command: Command) -> Result<(), libtest_mimic::Failed> {
-    let output = command.output()?;
+/// Runs a test's process and shows its output. A failure does not count if the process lost its processor for too long.
+fn run(name: &str, mut command: Command) -> Result<(), libtest_mimic::Failed> {
+    let (output, lost) = LostProcessor::during(|| command.output());
+    let output = output?;
     let text = String::from_utf8_lossy(&output.stdout);
     if output.status.success() {
         print!("\n{text}");
-        Ok(())
-    } else {
-        Err(format!("{}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
+        return Ok(());
+    }
+    let why = format!("{}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    match lost.excuse(name) {
+        Some(excuse) => {
+            println!("\n{why}\n{excuse}");
+            Ok(())
+        }
+        None => Err(format!("{why}\n{lost}").into()),
     }
 }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "not every suite needs all of it")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlink_net::{Gateway, GatewayConfig, GatewayStats, Remote};
 
@@ -41,13 +41,18 @@ pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> Ga
     })
 }
 
+/// Maximum time that [`until`] waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Waits until the gateway's statistics fulfil the condition.
 pub(crate) fn until(remote: &Remote, mut become_so: impl FnMut(&GatewayStats) -> bool) {
-    for _ in 0..1000 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         if become_so(&remote.stats(Duration::from_secs(10)).unwrap()) {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("it did not come to that: {:?}", remote.stats(Duration::from_secs(10)));
+    let stats = remote.stats(Duration::from_secs(10)).map(|stats| stats.to_string());
+    panic!("the condition of the test did not become true within {PATIENCE:?}: {stats:?}");
 }
