@@ -27,9 +27,9 @@ use super::notes::{Notes, wrong};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{self, Conflict, minimal, order};
 use super::{Direction, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, sound, write};
+use crate::commands::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
 use crate::matching::{Mac, Prefix};
 use crate::problem::{Log, Problems, Source, Span};
-use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
 use crate::units::show_bps;
 
 pub(super) const INFO: ImportInfo = ImportInfo {

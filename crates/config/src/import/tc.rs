@@ -1,6 +1,6 @@
 //! tc: a script of commands, input of `tc -batch`, or tc's output for a running system.
 //!
-//! The reader is that of [`crate::tc`], documented in `docs/tc.md`. Here rates that do not fit in the hierarchy are
+//! The reader is that of `commands`, documented in `docs/tc.md`. Here rates that do not fit in the hierarchy are
 //! scaled down, and frames that tc sends past all classes get a class. `hls` replaces HTB or CBQ, unless those are
 //! kept.
 
@@ -11,9 +11,8 @@ use std::collections::HashSet;
 
 use super::info::AS_IS;
 use super::{Draft, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, file_stem, sound};
+use crate::commands::convert::{ImportOptions, Lending, read_as};
 use crate::problem::{Log, Problem, Problems, Source};
-use crate::tc::ImportOptions;
-use crate::tc::import::{Lending, read_as};
 
 const DEVICE: OptionInfo = OptionInfo {
     default: Some("all; several need --out"),

@@ -7,9 +7,9 @@ use fairlink_core::Rate;
 use super::takers::Taker;
 use super::words::{Command, Property};
 use super::{FRAME, HTB, MAX_LEVELS, OTHERS, Queue, Reading, Root};
+use crate::commands::setup::UNASSURED;
 use crate::import::plan::{Before, Class, ClassNames, Plan};
 use crate::import::{Direction, Draft, prefixes, write};
-use crate::tc::setup::UNASSURED;
 use crate::units::show_bps;
 
 impl<'a> Reading<'a> {

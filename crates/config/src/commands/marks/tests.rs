@@ -217,7 +217,7 @@ fn random_rules_give_each_packet_the_class_that_a_walk_of_that_packet_gives() {
         let mut log = crate::problem::Log::new(&source);
         let mut firewall = super::Firewall::default();
         let mut notes = Vec::new();
-        for command in crate::tc::words::commands(&rules, &mut log) {
+        for command in crate::commands::words::commands(&rules, &mut log) {
             firewall.read(&command, &log, &mut notes);
         }
         let walk = super::Walk::leaving(&firewall, "ip", "eth0");
