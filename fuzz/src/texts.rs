@@ -49,8 +49,8 @@ fn imported(tool: &ImportInfo, flags: u8, text: &str) {
         options = match option.kind {
             OptionKind::Rate if option.required || bits & 1 == 0 => options.with(option.key, "1gbit"),
             OptionKind::Choice(words) => options.with(option.key, words[words.len() - 1 - bits % words.len()].0),
-            OptionKind::Flag => options.with(option.key, bits & 1 != 0),
-            OptionKind::Rate | OptionKind::Name => options,
+            OptionKind::Flag if bits & 1 != 0 => options.with(option.key, true),
+            OptionKind::Rate | OptionKind::Name | OptionKind::Flag => options,
         };
     }
     let is_one = tool.files.len() == 1 && tool.files[0].number == Number::One;

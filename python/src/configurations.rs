@@ -31,11 +31,11 @@ pub(crate) fn import_configuration(
         let key = key.extract::<String>()?.replace('_', "-");
         let option = info.option(&key).filter(|option| matches!(option.kind, OptionKind::Rate));
         values = if let Some(option) = option {
-            values.with(&key, rate(option.key, &value)?)
+            values.with(&key, format!("{}bit", rate(option.key, &value)?.bps()))
         } else if let Ok(text) = value.cast::<PyString>() {
             values.with(&key, text.to_str()?)
         } else if let Ok(flag) = value.cast::<PyBool>() {
-            values.with(&key, flag.is_true())
+            if flag.is_true() { values.with(&key, true) } else { values }
         } else {
             let kind = value.get_type().name()?;
             return Err(PyTypeError::new_err(format!("{key}: a text or a bool is needed, not {kind}")));

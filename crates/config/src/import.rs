@@ -22,7 +22,7 @@ mod tc;
 mod tests;
 mod write;
 
-pub use info::{AS_IS, FileInfo, ImportError, ImportInfo, Number, OptionInfo, OptionKind, Options, Value};
+pub use info::{AS_IS, FileInfo, ImportError, ImportInfo, Number, OptionInfo, OptionKind, Options};
 
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problem, Problems};

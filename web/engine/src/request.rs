@@ -167,10 +167,8 @@ impl Engine {
             #[cfg(feature = "import")]
             Request::Import { tool, name, text: other, rate_bps } => {
                 let tool = find(&tool)?;
-                let rate =
-                    rate_bps.map(fairlink_core::Rate::from_bps).transpose().map_err(|error| argument("rate", error))?;
-                let options = Options::default();
-                let options = rate.map_or(options.clone(), |rate| options.with("rate", rate));
+                let rate = |bps: u64| Options::default().with("rate", format!("{bps}bit"));
+                let options = rate_bps.map(rate).unwrap_or_default();
                 let imported = import(tool, &[named(&name, &other)], &options)?;
                 Ok(text(&ImportDoc::new(tool, &imported, false)?))
             }
@@ -207,6 +205,7 @@ impl Engine {
     }
 }
 
+#[cfg(feature = "plan")]
 fn argument(name: &'static str, message: impl ToString) -> Refused {
     Refused::Argument { name: name.into(), message: message.to_string() }
 }

@@ -108,12 +108,13 @@ impl FromArgMatches for Tool {
         let files = info.files.iter().filter_map(|file| matches.get_many::<PathBuf>(file.key)).flatten().cloned();
         let mut options = Options::default();
         for option in of_all().map(|option| info.option(option.key).unwrap_or(option)) {
-            options = match option.kind {
-                OptionKind::Flag => options.with(option.key, matches.get_flag(option.key)),
-                _ => match matches.get_one::<String>(option.key) {
-                    Some(word) => options.with(option.key, word.as_str()),
-                    None => options,
-                },
+            let value = match option.kind {
+                OptionKind::Flag => matches.get_flag(option.key).then(|| "true".to_owned()),
+                _ => matches.get_one(option.key).cloned(),
+            };
+            options = match value {
+                Some(value) => options.with(option.key, value),
+                None => options,
             };
         }
         let script = (name == RUNS).then(|| Script::from_arg_matches(matches)).transpose()?;

@@ -79,10 +79,10 @@ fn the_command_prints_the_document_of_the_library_for_every_import() {
 #[test]
 fn the_command_has_the_options_of_the_table_and_refuses_others_as_the_library_does() {
     let value = |option: &OptionInfo| match option.kind {
-        OptionKind::Rate => Some("1mbit"),
-        OptionKind::Name => Some("x"),
-        OptionKind::Choice(words) => Some(words[0].0),
-        OptionKind::Flag => None,
+        OptionKind::Rate => "1mbit",
+        OptionKind::Name => "x",
+        OptionKind::Choice(words) => words[0].0,
+        OptionKind::Flag => "true",
     };
     for info in IMPORTS {
         let required = info.options.iter().filter(|option| option.required);
@@ -94,11 +94,9 @@ fn the_command_has_the_options_of_the_table_and_refuses_others_as_the_library_do
             let mut args = vec![info.name.to_owned(), "none".to_owned()];
             let mut options = Options::default();
             for (option, value) in all {
-                args.extend([format!("--{}", option.key)].into_iter().chain(value.map(str::to_owned)));
-                options = match value {
-                    Some(word) => options.with(option.key, word),
-                    None => options.with(option.key, true),
-                };
+                args.push(format!("--{}", option.key));
+                args.extend((!matches!(option.kind, OptionKind::Flag)).then(|| value.to_owned()));
+                options = options.with(option.key, value);
             }
             let run = import(&args, &[]);
             assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);

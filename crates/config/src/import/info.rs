@@ -114,27 +114,15 @@ impl OptionInfo {
         Self { key: "direction", placeholder: "DIRECTION", help, kind, default: Some("down"), required: false }
     }
 
-    /// Checks a value.
-    ///
-    /// # Errors
-    /// The value, and the expected form.
-    fn checked(&self, value: &Value) -> Result<Value, String> {
-        match (self.kind, value) {
-            (OptionKind::Rate, Value::Word(text)) => {
-                parse_rate(text, None).map(Value::Rate).map_err(|error| format!("{error}; {}", error.help()))
+    /// Returns what is wrong with a value, with the expected form.
+    fn refusal(&self, value: &str) -> Option<String> {
+        match self.kind {
+            OptionKind::Rate => parse_rate(value, None).err().map(|error| format!("{error}; {}", error.help())),
+            OptionKind::Choice(words) if words.iter().all(|(word, _)| *word != value) => {
+                Some(format!("{value:?} is not one of {}", listed(words.iter().map(|(word, _)| *word))))
             }
-            (OptionKind::Choice(words), Value::Word(word)) if words.iter().all(|(known, _)| known != word) => {
-                Err(format!("{word:?} is not one of {}", listed(words.iter().map(|(word, _)| *word))))
-            }
-            (OptionKind::Flag, Value::Flag(_))
-            | (OptionKind::Rate, Value::Rate(_))
-            | (OptionKind::Name | OptionKind::Choice(_), Value::Word(_)) => Ok(value.clone()),
-            (OptionKind::Flag, _) => Err("it has no value: write true or false".to_owned()),
-            (OptionKind::Rate, Value::Flag(_)) => Err("it needs a rate, such as 10mbit".to_owned()),
-            (OptionKind::Name, _) => Err("it needs a name".to_owned()),
-            (OptionKind::Choice(words), _) => {
-                Err(format!("it needs one of {}", listed(words.iter().map(|(word, _)| *word))))
-            }
+            OptionKind::Flag if value != "true" => Some(format!("{value:?} is not \"true\"; leave it out otherwise")),
+            OptionKind::Name | OptionKind::Choice(_) | OptionKind::Flag => None,
         }
     }
 }
@@ -163,36 +151,8 @@ pub(super) const WEIGHTS: OptionInfo = OptionInfo {
     required: false,
 };
 
-/// Value of an option.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A rate.
-    Rate(Rate),
-    /// A word, a name, or a rate with its unit.
-    Word(String),
-    /// A flag.
-    Flag(bool),
-}
-
-impl From<Rate> for Value {
-    fn from(rate: Rate) -> Self {
-        Self::Rate(rate)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(word: &str) -> Self {
-        Self::Word(word.to_owned())
-    }
-}
-
-impl From<bool> for Value {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
-    }
-}
-
-/// Values of options by their keys. [`ImportInfo::read`] checks them.
+/// Values of options by their keys, as a command line has them; the value of a flag is `true`. [`ImportInfo::read`]
+/// checks them.
 ///
 /// ```
 /// use fairlink_config::import::Options;
@@ -201,44 +161,31 @@ impl From<bool> for Value {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    values: Vec<(String, Value)>,
+    values: Vec<(String, String)>,
 }
 
 impl Options {
-    /// Adds a value, in place of an earlier one of the same key. A flag that is false says nothing.
+    /// Adds a value, in place of an earlier one of the same key.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        let value = value.into();
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
         self.values.retain(|(known, _)| known != key);
-        if value != Value::Flag(false) {
-            self.values.push((key.to_owned(), value));
-        }
+        self.values.push((key.to_owned(), value.to_string()));
         self
     }
 
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.values.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    /// Returns the value of an option, if it was given.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.values.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     /// Returns the requested rate of the link, if there is one.
     pub(super) fn rate(&self) -> Option<Rate> {
-        match self.get("rate") {
-            Some(Value::Rate(rate)) => Some(*rate),
-            _ => None,
-        }
-    }
-
-    /// Returns the word or name of an option, if it was given.
-    pub(super) fn word(&self, option: &OptionInfo) -> Option<&str> {
-        match self.get(option.key) {
-            Some(Value::Word(word)) => Some(word),
-            _ => None,
-        }
+        self.get("rate").and_then(|rate| parse_rate(rate, None).ok())
     }
 
     /// Returns the requested directions, at least one.
     pub(super) fn directions(&self) -> &'static [Direction] {
-        match self.word(&OptionInfo::direction("")) {
+        match self.get("direction") {
             Some("up") => &[Direction::Up],
             Some("both") => &[Direction::Down, Direction::Up],
             _ => &[Direction::Down],
@@ -247,7 +194,7 @@ impl Options {
 
     /// Returns the requested weights.
     pub(super) fn weights(&self) -> Weights {
-        match self.word(&WEIGHTS) {
+        match self.get(WEIGHTS.key) {
             Some("ceiling") => Weights::Ceiling,
             Some("equal") => Weights::Equal,
             _ => Weights::Guarantee,
@@ -256,7 +203,7 @@ impl Options {
 
     /// Returns true if the tool's lending rule is kept.
     pub(super) fn as_is(&self) -> bool {
-        self.get(AS_IS.key) == Some(&Value::Flag(true))
+        self.get(AS_IS.key).is_some()
     }
 }
 
@@ -295,7 +242,7 @@ impl ImportInfo {
     /// Everything that is wrong with a text, at its place; too few or too many sources; an option that the import does
     /// not have, a value that an option does not have, a required option that is missing.
     pub fn read(&self, sources: &[Source], options: &Options) -> Result<Imported, ImportError> {
-        let options = self.check(options)?;
+        self.check(options)?;
         let least = self.files.iter().filter(|file| file.number != Number::Optional).count();
         let is_many = self.files.iter().any(|file| file.number == Number::Many);
         if sources.len() < least || (sources.len() > self.files.len() && !is_many) {
@@ -307,30 +254,27 @@ impl ImportInfo {
             let message = format!("{} of them, and {} takes {texts}", sources.len(), self.name);
             return Err(ImportError::argument("sources", message));
         }
-        Ok((self.reader)(sources, &options).map_err(|problems| self.or_another(&sources[0], problems))?)
+        Ok((self.reader)(sources, options).map_err(|problems| self.or_another(&sources[0], problems))?)
     }
 
-    /// Returns the options with rates as numbers. [`ImportInfo::read`] does the same; a caller that has work to do before
-    /// asks here.
+    /// Checks options. [`ImportInfo::read`] does the same; a caller that has work to do before asks here.
     ///
     /// # Errors
     /// An option or a value that the import does not have, a required option that is missing, two that exclude each other.
-    pub fn check(&self, options: &Options) -> Result<Options, ImportError> {
-        let mut checked = Options::default();
+    pub fn check(&self, options: &Options) -> Result<(), ImportError> {
         for (key, value) in &options.values {
-            let refused = |message: String| ImportError::argument(key, message);
-            let option = self.option(key).ok_or_else(|| refused(self.why_without(key)))?;
-            checked = checked.with(key, option.checked(value).map_err(refused)?);
+            let option = self.option(key).ok_or_else(|| ImportError::argument(key, self.why_without(key)))?;
+            option.refusal(value).map_or(Ok(()), |why| Err(ImportError::argument(key, why)))?;
         }
         if let Some(missing) = self.options.iter().find(|option| option.required && options.get(option.key).is_none()) {
             let message = format!("{} needs it: {}", self.name, missing.help);
             return Err(ImportError::argument(missing.key, message));
         }
-        if checked.as_is() && checked.weights() != Weights::Guarantee {
+        if options.as_is() && options.weights() != Weights::Guarantee {
             let why = "it changes how bandwidth is lent, and --as-is keeps it: leave one of them out";
             return Err(ImportError::argument(WEIGHTS.key, why.to_owned()));
         }
-        Ok(checked)
+        Ok(())
     }
 
     fn why_without(&self, key: &str) -> String {

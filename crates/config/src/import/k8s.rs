@@ -64,7 +64,7 @@ fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut all = Vec::new();
     let mut templates = 0;
     if let Some(documents) = documents {
-        let objects = Objects::read(&documents, options.word(&NODE), source, &mut notes, &mut log);
+        let objects = Objects::read(&documents, options.get(NODE.key), source, &mut notes, &mut log);
         templates = objects.templates.len();
         if objects.pods.len() + templates == 0 && !log.has_errors() {
             wrong(0..0, "there is no pod to import", "export running pods, which have addresses", &mut log);

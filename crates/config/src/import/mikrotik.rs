@@ -242,7 +242,7 @@ impl<'a> Reading<'a> {
                 .iter()
                 .any(|command| command.section == section && command.verb == "add" && !command.is_on("disabled"))
         };
-        let queues = match (there("queue tree"), there("queue simple"), self.options.word(&QUEUES)) {
+        let queues = match (there("queue tree"), there("queue simple"), self.options.get(QUEUES.key)) {
             (_, _, Some("tree")) => Queues::Tree,
             (_, _, Some(_)) => Queues::Simple,
             (true, true, None) => {
@@ -284,7 +284,7 @@ impl<'a> Reading<'a> {
                 Queues::Tree => {
                     let mut bases = tops(&all, None);
                     let places = self.told_by_interface(&all, &mut bases);
-                    let mut tops = tops(&all, self.options.word(&PARENT));
+                    let mut tops = tops(&all, self.options.get(PARENT.key));
                     for (top, base) in tops.iter_mut().zip(&bases).filter(|(top, _)| **top == GLOBAL) {
                         *top = base;
                     }
@@ -365,7 +365,7 @@ impl<'a> Reading<'a> {
     fn roots(&mut self, tops: &[&'a str]) -> Vec<&'a str> {
         let mut seen = HashSet::new();
         let mut roots: Vec<&str> = tops.iter().copied().filter(|top| seen.insert(*top)).collect();
-        match self.options.word(&PARENT) {
+        match self.options.get(PARENT.key) {
             Some(asked) => {
                 if !roots.contains(&asked) {
                     let what = format!("there is no queue below \"{asked}\"");

@@ -162,7 +162,7 @@ impl Reading<'_> {
             return Vec::new();
         }
         let mut altqs: Vec<&Altq> = queues.altqs.iter().collect();
-        let asked = self.options.word(&INTERFACE);
+        let asked = self.options.get(INTERFACE.key);
         if let Some(asked) = asked {
             altqs.retain(|altq| altq.interface == asked);
         }

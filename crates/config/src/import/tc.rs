@@ -45,7 +45,7 @@ pub(super) const INFO: ImportInfo = ImportInfo {
 
 fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let of = |device: Option<String>| ImportOptions { rate: options.rate(), device };
-    let all = read_as(source, &of(options.word(&DEVICE).map(str::to_owned)), Lending::Fitted)?;
+    let all = read_as(source, &of(options.get(DEVICE.key).map(str::to_owned)), Lending::Fitted)?;
     if all.pooled {
         let mut log = Log::new(source);
         let help = "import slots of HTB's first version with fairlink tc import: only a simulation can have several links that share a pool";
