@@ -1,17 +1,16 @@
 //! Recordings, scripts of the HTB text, tc commands and configurations of other tools, of any content: reading ends in a value or an error that can
 //! be shown, what was read can be played, and what was imported is a link file.
 
-use fairlink_config::Problems;
-use fairlink_config::import::{Direction, Imported, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc as import_tc};
+use fairlink_config::SourceText;
+use fairlink_config::import::{IMPORTS, ImportError, ImportInfo, Number, OptionKind, Options};
 use fairlink_config::tc::{self, ImportOptions};
-use fairlink_core::Rate;
 use fairlink_traffic::{Accept, Script, read_trace};
 
 /// Tries one input.
 pub(crate) fn run(data: &[u8]) {
     let [kind, flags, rest @ ..] = data else { return };
-    let (kind, flags) = (*kind, *flags);
-    match kind % 9 {
+    let (kind, flags) = (usize::from(*kind), *flags);
+    match kind % (3 + IMPORTS.len()) {
         0 => {
             let accept = Accept {
                 unsorted: flags & 4 != 0,
@@ -37,55 +36,29 @@ pub(crate) fn run(data: &[u8]) {
             Ok(_) => {}
             Err(problems) => assert!(!problems.lines().is_empty()),
         },
-        kind => imported(kind, flags, &String::from_utf8_lossy(rest)),
+        kind => imported(&IMPORTS[kind - 3], flags, &String::from_utf8_lossy(rest)),
     }
 }
 
-/// Reads a configuration of another tool. What is handed out was read as a link file already.
-fn imported(kind: u8, flags: u8, text: &str) {
-    let directions = vec![Direction::Down, Direction::Up];
-    let as_is = flags & 1 != 0;
-    let rate = Rate::from_bps(1_000_000_000).ok();
-    let made: Result<Imported, Problems> = match kind {
-        3 => {
-            let (devices, network) = text.split_once('\0').unwrap_or((text, "{}"));
-            let options = libreqos::Options {
-                directions,
-                rate: rate.filter(|_| flags & 2 != 0),
-                as_is,
-                weights: Weights::default(),
-            };
-            libreqos::import(("fuzz.csv", devices), Some(("fuzz.json", network)), &options)
-        }
-        4 => {
-            let queues = if flags & 2 != 0 { mikrotik::Queues::Tree } else { mikrotik::Queues::Simple };
-            let options = mikrotik::Options {
-                rate,
-                queues: Some(queues),
-                parent: None,
-                directions,
-                as_is,
-                weights: Weights::default(),
-            };
-            mikrotik::import("fuzz.rsc", text, &options)
-        }
-        5 => import_tc::import(
-            "fuzz.tc",
-            text,
-            &import_tc::Options { rate: rate.filter(|_| flags & 2 != 0), device: None, as_is },
-        ),
-        6 => k8s::import("fuzz.json", text, &k8s::Options { rate: Rate::MAX, node: None, directions }),
-        7 => {
-            let options = pf::Options { rate: rate.filter(|_| flags & 2 != 0), interface: None, as_is };
-            pf::import("fuzz.conf", text, &options)
-        }
-        _ => {
-            let texts: Vec<(&str, &str)> = text.split('\0').map(|text| ("fuzz.xml", text)).collect();
-            libvirt::import(&texts, &libvirt::Options { rate, directions, as_is })
-        }
-    };
-    match made {
+/// Reads a configuration of another tool: texts with a zero byte between them, and options by the bits of `flags`. What
+/// is handed out was read as a link file already.
+fn imported(tool: &ImportInfo, flags: u8, text: &str) {
+    let mut options = Options::default();
+    for (at, option) in tool.options.iter().enumerate() {
+        let bits = usize::from(flags) >> at;
+        options = match option.kind {
+            OptionKind::Rate if option.required || bits & 1 == 0 => options.with(option.key, "1gbit"),
+            OptionKind::Choice(words) => options.with(option.key, words[words.len() - 1 - bits % words.len()].0),
+            OptionKind::Flag if bits & 1 != 0 => options.with(option.key, true),
+            OptionKind::Rate | OptionKind::Name | OptionKind::Flag => options,
+        };
+    }
+    let is_one = tool.files.len() == 1 && tool.files[0].number == Number::One;
+    let parts = text.split(|c| c == '\0' && !is_one);
+    let sources: Vec<_> = parts.map(|text| SourceText::new(tool.files[0].name, text)).collect();
+    match tool.read(&sources, &options) {
         Ok(made) => assert!(!made.links.is_empty()),
-        Err(problems) => assert!(!problems.lines().is_empty()),
+        Err(ImportError::Text(problems)) => assert!(!problems.lines().is_empty()),
+        Err(ImportError::Argument { message, .. }) => assert!(!message.is_empty()),
     }
 }

@@ -6,6 +6,7 @@ from typing import Final, final
 
 VERSION: Final[str]
 MAX_TRACED: Final[int]
+IMPORTS: Final[list[tuple[str, list[str]]]]
 
 @final
 class Source:
@@ -85,16 +86,7 @@ class Trace:
 _Demands = str | Mapping[str, float | str] | Sequence[float] | Demand | None
 
 def import_configuration(
-    tool: str,
-    sources: Sequence[Source],
-    *,
-    rate_of_link: float | str | None,
-    direction: str,
-    weights: str,
-    as_is: bool,
-    part: str | None,
-    queues: str | None,
-    compare: bool,
+    tool: str, sources: Sequence[Source], options: Mapping[str, float | str | bool | None], compare: bool
 ) -> str: ...
 def schedulers_json(needs: list[str]) -> str: ...
 def keys_json() -> str: ...

@@ -26,7 +26,6 @@ Demands: TypeAlias = str | Mapping[str, Rate] | Sequence[float] | Demand | None
 """Demands of the leaves: `"a=inf,b=3mbit"`, `{"a": inf, "b": 3e6}`, a number for each leaf in the order of the file,
 or what `Link.demand` has read. Leaves that are not named have none. `None`: every leaf as much as possible."""
 
-Tool = Literal["tc", "libreqos", "mikrotik", "k8s", "libvirt", "pf"]
 
 
 class ClassInfo(NamedTuple):
@@ -77,7 +76,7 @@ class Link(Sourced):
             device: The only device to import.
             as_is: Keeps the tool's own way of lending.
         """
-        return _only(import_config("tc", config, rate=rate, part=device, as_is=as_is))
+        return _only(import_config("tc", config, rate=rate, dev=device, as_is=as_is))
 
     @classmethod
     def from_libreqos(
@@ -115,7 +114,7 @@ class Link(Sourced):
                 config,
                 rate=rate,
                 queues=queues,
-                part=parent,
+                parent=parent,
                 direction=direction,
                 weights=weights,
                 as_is=as_is,
@@ -127,7 +126,7 @@ class Link(Sourced):
         cls, config: Path, *, rate: Rate, node: str | None = None, direction: Literal["down", "up"] = "down"
     ) -> Link:
         """Imports bandwidth annotations of Kubernetes pods, those of `node` where there are several. See `from_tc`."""
-        return _only(import_config("k8s", config, rate=rate, part=node, direction=direction))
+        return _only(import_config("k8s", config, rate=rate, node=node, direction=direction))
 
     @classmethod
     def from_libvirt(
@@ -145,7 +144,7 @@ class Link(Sourced):
         cls, config: Path, *, rate: Rate | None = None, interface: str | None = None, as_is: bool = False
     ) -> Link:
         """Imports pf.conf with ALTQ, for `interface` alone where there are several. See `from_tc`."""
-        return _only(import_config("pf", config, rate=rate, part=interface, as_is=as_is))
+        return _only(import_config("pf", config, rate=rate, interface=interface, as_is=as_is))
 
     # What it is.
 
@@ -357,49 +356,23 @@ def _only(made: Import) -> Link:
     return next(iter(links.values()))
 
 
-def import_config(
-    tool: Tool,
-    *configs: Path,
-    rate: Rate | None = None,
-    direction: Literal["down", "up", "both"] = "down",
-    weights: Literal["guarantee", "ceiling", "equal"] = "guarantee",
-    as_is: bool = False,
-    part: str | None = None,
-    queues: Literal["tree", "simple"] | None = None,
-    compare: bool = False,
-) -> Import:
+def import_config(tool: str, *configs: Path, compare: bool = False, **options: Rate | bool | None) -> Import:
     """Imports the configuration of another tool, whole or not at all.
 
     Args:
-        tool: The tool.
+        tool: The tool, as `fairlink import` names it.
         configs: Its files, or texts, which are `str` with a line break.
-        rate: Rate of the link in bit/s, if the configuration does not give it.
-        direction: To the hosts, from them, or a link for each.
-        weights: By what spare bandwidth is shared.
-        as_is: Keeps the tool's own way of lending.
-        part: The part to import: a device (tc), an interface (pf), a parent (mikrotik), a node (k8s).
-        queues: The kind of queues of RouterOS.
         compare: Compares the rates of classes before and after, which takes a simulation.
+        options: The options of `fairlink import TOOL`, with `_` for `-`: `rate`, in bit/s or with a unit, `direction`,
+            `weights`, `as_is` and others. `None` is as if the option were not there.
 
     Raises:
         OSError: A file cannot be opened.
-        Refused: What is wrong with a text, at its place.
+        Refused: What is wrong with a text, at its place; an option or a value that the tool does not have.
     """
-    names = {"tc": "text.tc", "libreqos": "ShapedDevices.csv", "k8s": "pods.yaml", "pf": "pf.conf"}
-    sources = [text_or_file(config, names.get(tool, f"text of {tool}")) for config in configs]
-    return Import(
-        _engine.import_configuration(
-            tool,
-            sources,
-            rate_of_link=rate,
-            direction=direction,
-            weights=weights,
-            as_is=as_is,
-            part=part,
-            queues=queues,
-            compare=compare,
-        )
-    )
+    names = dict(_engine.IMPORTS).get(tool) or [f"text of {tool}"]
+    sources = [text_or_file(config, names[min(at, len(names) - 1)]) for at, config in enumerate(configs)]
+    return Import(_engine.import_configuration(tool, sources, options, compare))
 
 
 def schedulers(needs: Sequence[str] = ()) -> Schedulers:

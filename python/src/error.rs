@@ -13,7 +13,7 @@ pub(crate) struct Failed(Refused);
 impl Failed {
     /// An argument beside the texts is wrong.
     pub(crate) fn argument(name: &'static str, message: impl ToString) -> Self {
-        Self(Refused::Argument { name, message: message.to_string() })
+        Self(Refused::Argument { name: name.into(), message: message.to_string() })
     }
 
     /// Texts and arguments are sound, and the computation failed.
@@ -26,11 +26,7 @@ impl From<Refused> for Failed {
     /// Renames arguments of the command line that Python calls something else.
     fn from(refused: Refused) -> Self {
         let Refused::Argument { name, message } = refused else { return Self(refused) };
-        let name = match name {
-            "for" => "needs",
-            "as-is" => "as_is",
-            other => other,
-        };
+        let name = if name == "for" { "needs".into() } else { name.replace('-', "_").into() };
         Self(Refused::Argument { name, message: message.replace("--as-is", "as_is") })
     }
 }

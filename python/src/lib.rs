@@ -68,6 +68,7 @@ fn show_time(seconds: f64) -> String {
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add("MAX_TRACED", trace::MAX_TRACED)?;
+    module.add("IMPORTS", configurations::imports())?;
     module.add_class::<input::Source>()?;
     module.add_class::<campaign::Campaign>()?;
     module.add_class::<claims::Trial>()?;

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import re
 from array import array
 from pathlib import Path
 
@@ -231,6 +232,21 @@ def test_a_configuration_may_be_a_text() -> None:
         Link.from_tc("tc frob\nx\n", rate=9e6)
 
 
+def test_an_import_has_the_options_of_the_command_and_no_others() -> None:
+    text = "tc qdisc add dev eth0 root handle 1: htb default 2\ntc class add dev eth0 parent 1: classid 1:2 htb rate 3mbit\n"
+    made = fairlink.import_config("tc", text, rate="9mbit", dev="eth0", as_is=True, direction=None)
+    assert made.document["links"][0]["capacity_bps"] == 9_000_000
+    for tool, options, said in (
+        ("tc", {"weights": "equal"}, "weights: tc has no such option; it has rate, dev, as-is"),
+        ("k8s", {"rate": 1e9, "as_is": True}, "as_is: k8s has no such option: pods are limited one by one"),
+        ("k8s", {}, "rate: k8s needs it"),
+        ("mikrotik", {"queues": "all"}, 'queues: "all" is not one of tree, simple'),
+        ("cake", {}, 'tool: "cake" is not one of libreqos, tc,'),
+    ):
+        with pytest.raises(Refused, match=re.escape(said)):
+            fairlink.import_config(tool, text, **options)  # type: ignore[arg-type]
+
+
 HOSTILE: list[object] = [
     "", "\0", "[", "[link]", "[link]\nrate = 1", '[link]\nrate = "0bit"\n', '[link]\nrate = "999999999999tbit"\n',
     "[[class]]\n" * 10_000, "a = " + "[" * 100_000, '[link]\nrate = "1mbit"\nclass = [' + "{}," * 5000 + "]\n",
@@ -248,9 +264,9 @@ def test_hostile_texts_are_refused_or_read(text: str) -> None:
             read(text)
         except (Refused, ValueError) as error:
             assert str(error)
-    for tool in ("tc", "libreqos", "mikrotik", "k8s", "libvirt", "pf"):
+    for tool, _ in _engine.IMPORTS:
         try:
-            fairlink.import_config(tool, text + "\n", rate=1e9)  # type: ignore[arg-type]
+            fairlink.import_config(tool, text + "\n", rate=1e9)
         except Refused as error:
             assert str(error)
 

@@ -3,19 +3,10 @@
 import { Refused, type Engine } from "./engine";
 import type { ImportDocument } from "./types";
 
-const SIGNS: [string, RegExp][] = [
-  ["tc", /(^|\s)(tc\s+)?(qdisc|class)\s+(add|replace|htb|hfsc|cbq|change)\b/m],
-  ["mikrotik", /^\/queue\b/m],
-  ["libreqos", /^"?Circuit ID"?\s*,/im],
-  ["libvirt", /<(domain|network)\b/],
-  ["pf", /^\s*(altq|queue)\s+\S.*\b(bandwidth|on)\b/m],
-  ["k8s", /kubernetes\.io\/(in|e)gress-bandwidth/],
-];
-
-/** Returns the tool whose configuration a text is; `null` for a link file. */
-export function toolOf(name: string, text: string): string | null {
+/** Returns the tool whose configuration a text is; `null` for a link file, which needs no engine to be known. */
+export async function toolOf(engine: Engine, name: string, text: string): Promise<string | null> {
   if (name.endsWith(".toml") || /^\s*\[link\]/m.test(text)) return null;
-  return SIGNS.find(([, sign]) => sign.test(text))?.[0] ?? null;
+  return engine.ask<string | null>({ do: "recognise", text });
 }
 
 /** A rate such as `100mbit` in bit/s; `null` if it is none. */

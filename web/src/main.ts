@@ -306,12 +306,13 @@ async function take(file: File): Promise<void> {
     return;
   }
   const text = await file.text();
-  const tool = toolOf(file.name, text);
-  if (tool === null) {
-    load(text);
-    return;
-  }
+  let tool: string | null = null;
   try {
+    tool = await toolOf(importer, file.name, text);
+    if (tool === null) {
+      load(text);
+      return;
+    }
     const made = await importText(importer, tool, file.name, text, (why) => prompt(`${why}\nRate of the link, such as 100mbit`));
     const [first, ...others] = made?.files ?? [];
     if (!made || !first) return;
@@ -320,7 +321,7 @@ async function take(file: File): Promise<void> {
     const more = others.length ? [`${others.length} more links of ${file.name} are not shown: import them with the command line`] : [];
     notice([`${file.name}, read as ${tool}:`, ...more, ...told].join("\n"));
   } catch (error) {
-    notice(`${file.name}, read as ${tool}: ${(error as Error).message}`);
+    notice(`${file.name}${tool === null ? "" : `, read as ${tool}`}: ${(error as Error).message}`);
   }
 }
 

@@ -3,10 +3,10 @@
 mod comparison;
 mod plans;
 
-use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, k8s, libreqos, libvirt, mikrotik, pf, tc};
+use fairlink_config::import::{ImportError, ImportInfo, Imported, ImportedLink, Options};
 use fairlink_config::problem::ProblemKind;
 use fairlink_config::{Problem, Source};
-use fairlink_core::{BuildError, Rate};
+use fairlink_core::BuildError;
 use fairlink_report::{Content, Document};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,70 +15,6 @@ use crate::refused::{ProblemReport, Refused};
 
 pub use comparison::{Case, Share, Simulated};
 pub use plans::PlanShare;
-
-/// Tool whose configuration is imported.
-#[derive(Clone, Debug)]
-pub enum Tool {
-    /// LibreQoS: `ShapedDevices.csv`, and `network.json` where there is one.
-    Libreqos,
-    /// tc commands or tc's output. `device` is the only one to import.
-    Tc {
-        /// The only device to import.
-        device: Option<String>,
-    },
-    /// An export of RouterOS.
-    Mikrotik {
-        /// Kind of queues, where the file has both.
-        queues: Option<mikrotik::Queues>,
-        /// The queues of the tree below this.
-        parent: Option<String>,
-    },
-    /// Bandwidth annotations of Kubernetes pods; needs a rate.
-    K8s {
-        /// Node of the pods.
-        node: Option<String>,
-    },
-    /// XML of libvirt's domains and networks.
-    Libvirt,
-    /// pf.conf with ALTQ.
-    Pf {
-        /// The only interface to import.
-        interface: Option<String>,
-    },
-}
-
-impl Tool {
-    /// Its name, as the subcommand of `fairlink import` has it.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Libreqos => "libreqos",
-            Self::Tc { .. } => "tc",
-            Self::Mikrotik { .. } => "mikrotik",
-            Self::K8s { .. } => "k8s",
-            Self::Libvirt => "libvirt",
-            Self::Pf { .. } => "pf",
-        }
-    }
-
-    /// Returns true if ceilings are the plans of subscribers.
-    const fn has_plans(&self) -> bool {
-        matches!(self, Self::Libreqos | Self::Mikrotik { .. })
-    }
-}
-
-/// Options common to all tools.
-#[derive(Clone, Debug, Default)]
-pub struct ImportOptions {
-    /// Rate of the link, if the configuration does not give it.
-    pub rate: Option<Rate>,
-    /// Directions to import; down only when empty.
-    pub directions: Vec<Direction>,
-    /// Keeps the tool's own way of lending.
-    pub as_is: bool,
-    /// The weights by which spare bandwidth is shared.
-    pub weights: Weights,
-}
 
 /// The document of [`import`]. The command line has a document of its own, which also compares what classes get before
 /// and after.
@@ -143,7 +79,7 @@ pub struct ImportedLinkReport {
 }
 
 impl ImportedLinkReport {
-    fn new(tool: &Tool, link: &ImportedLink, compare: bool) -> Result<Self, BuildError> {
+    fn new(tool: &ImportInfo, link: &ImportedLink, compare: bool) -> Result<Self, BuildError> {
         let file = &link.link;
         let cases = match compare {
             true => comparison::compared(link.link_before.as_ref(), file, &link.idle, file.unreachable())?,
@@ -158,71 +94,45 @@ impl ImportedLinkReport {
             unreachable: file.unreachable().iter().map(|&leaf| file.names.name(leaf).to_owned()).collect(),
             gateway_bps: None,
             problems: Vec::new(),
-            plans: if tool.has_plans() { plans::plans(link, &cases) } else { Vec::new() },
+            plans: if tool.has_plans { plans::plans(link, &cases) } else { Vec::new() },
             cases,
         })
     }
 }
 
-/// Reads the configuration of another tool, whole or not at all. The first source is its file; LibreQoS' second is
-/// `network.json`, and libvirt's are files of domains and networks.
+/// Reads the configuration of another tool, whole or not at all.
 ///
 /// ```
-/// use fairlink_api::{ImportOptions, Tool, import};
+/// use fairlink_api::import;
 /// use fairlink_config::SourceText;
+/// use fairlink_config::import::{Options, find};
 ///
 /// let script = "tc qdisc add dev eth0 root handle 1: htb default 2\n\
 ///     tc class add dev eth0 parent 1: classid 1:2 htb rate 3mbit ceil 9mbit\n";
-/// let options = ImportOptions { rate: Some(fairlink_core::Rate::from_bps(9_000_000).expect("a rate")), ..ImportOptions::default() };
-/// let made = import(&Tool::Tc { device: None }, &[SourceText::new("up.tc", script)], &options)?;
+/// let options = Options::default().with("rate", "9mbit");
+/// let made = import(find("tc")?, &[SourceText::new("up.tc", script)], &options)?;
 /// assert!(made.links[0].text.contains("guarantee = "));
-/// # Ok::<(), fairlink_api::Refused>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// Everything that is wrong with a text, at its place; a source too few or too many; options that mean nothing for the
-/// tool.
-pub fn import(tool: &Tool, sources: &[Source], options: &ImportOptions) -> Result<Imported, Refused> {
-    let ImportOptions { rate, directions, as_is, weights } = options.clone();
-    if as_is && weights != Weights::Guarantee {
-        let why = "it changes how bandwidth is lent, and --as-is keeps it: leave one of them out";
-        return Err(Refused::argument("weights", why));
+/// As [`ImportInfo::read`].
+pub fn import(tool: &ImportInfo, sources: &[Source], options: &Options) -> Result<Imported, Refused> {
+    Ok(tool.read(sources, options)?)
+}
+
+impl From<ImportError> for Refused {
+    fn from(error: ImportError) -> Self {
+        match error {
+            ImportError::Text(problems) => Self::Text(problems),
+            ImportError::Argument { name, message } => Self::Argument { name: name.into(), message },
+        }
     }
-    let (most, texts) = match tool {
-        Tool::Libreqos => (2, "one or two texts"),
-        Tool::Libvirt => (usize::MAX, "at least one text"),
-        _ => (1, "one text"),
-    };
-    let Some(first) = sources.first().filter(|_| sources.len() <= most) else {
-        let message = format!("{} of them, and {} takes {texts}", sources.len(), tool.name());
-        return Err(Refused::argument("sources", message));
-    };
-    Ok(match tool {
-        Tool::Libreqos => {
-            let options = libreqos::Options { directions, rate, as_is, weights };
-            libreqos::read(first, sources.get(1), &options)?
-        }
-        Tool::Tc { device } => tc::read(first, &tc::Options { rate, device: device.clone(), as_is })?,
-        Tool::Mikrotik { queues, parent } => {
-            let (queues, parent) = (*queues, parent.clone());
-            mikrotik::read(first, &mikrotik::Options { rate, queues, parent, directions, as_is, weights })?
-        }
-        Tool::K8s { node } => {
-            if as_is {
-                let why = "pods are limited one by one, and there is no lending to keep";
-                return Err(Refused::argument("as-is", why));
-            }
-            let rate = rate.ok_or_else(|| Refused::argument("rate", "write that of the node's link"))?;
-            k8s::read(first, &k8s::Options { rate, node: node.clone(), directions })?
-        }
-        Tool::Libvirt => libvirt::read(sources, &libvirt::Options { rate, directions, as_is })?,
-        Tool::Pf { interface } => pf::read(first, &pf::Options { rate, interface: interface.clone(), as_is })?,
-    })
 }
 
 impl ImportDoc {
     /// Makes the document of an import from `tool`, with link files class by class.
-    pub fn new(tool: &Tool, imported: &Imported, compare: bool) -> Result<Document<Self>, Refused> {
+    pub fn new(tool: &ImportInfo, imported: &Imported, compare: bool) -> Result<Document<Self>, Refused> {
         let file = |link: &ImportedLink| ImportedFile { name: format!("{}.toml", link.name), text: link.text.clone() };
         let notes = |changed: bool| {
             let is = move |note: &&Problem| matches!(note.kind(), ProblemKind::Changed { .. }) == changed;
@@ -230,7 +140,7 @@ impl ImportDoc {
         };
         let links = imported.links.iter().map(|link| ImportedLinkReport::new(tool, link, compare));
         Ok(Document::new(Self {
-            tool: tool.name(),
+            tool: tool.name,
             files: imported.links.iter().map(file).collect(),
             links: links.collect::<Result<_, _>>().map_err(Refused::failed)?,
             kept: imported.kept.clone(),

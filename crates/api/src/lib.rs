@@ -49,9 +49,7 @@ pub use expect::{Judged, judge};
 pub use explain::{ExplainDoc, Explained, Siblings, StepReport, explain, explain_link};
 pub use fluid::{Fluid, FluidDoc, FluidOptions, fluid};
 #[cfg(feature = "import")]
-pub use import::{
-    Case, ImportDoc, ImportOptions, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, Tool, import,
-};
+pub use import::{Case, ImportDoc, ImportedFile, ImportedLinkReport, PlanShare, Share, Simulated, import};
 pub use keys::{KeyReport, KeysDoc, keys};
 pub use links::{links_of, schedulers_of};
 pub use planned::{Planned, PlannedKey};

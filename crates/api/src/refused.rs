@@ -1,5 +1,7 @@
 //! Errors of the functions, and problems in the form of documents.
 
+use std::borrow::Cow;
+
 use fairlink_config::{Problem, Problems, Scenario};
 use fairlink_core::ReconfigureError;
 use fairlink_sim::SimError;
@@ -26,7 +28,7 @@ pub enum Refused {
     #[error("{name}: {message}")]
     Argument {
         /// Its name, which is that of the option of the command line.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// The error and the action.
         message: String,
     },
@@ -37,7 +39,7 @@ pub enum Refused {
 
 impl Refused {
     pub(crate) fn argument(name: &'static str, message: impl ToString) -> Self {
-        Self::Argument { name, message: message.to_string() }
+        Self::Argument { name: name.into(), message: message.to_string() }
     }
 
     pub(crate) fn failed(error: impl ToString) -> Self {

@@ -61,7 +61,7 @@ impl Campaign {
         if campaign.jobs() > MAX_JOBS {
             let message =
                 format!("{} jobs (settings times schedulers times runs); the limit is {MAX_JOBS}", campaign.jobs());
-            return Err(Refused::Argument { name: "runs", message });
+            return Err(Refused::Argument { name: "runs".into(), message });
         }
         let file = campaign.scenario(0)?;
         schedulers_of(&file, &campaign.schedulers, campaign.leniency())?;

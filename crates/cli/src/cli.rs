@@ -46,7 +46,8 @@ pub(crate) enum Command {
     Init(init::Args),
     /// Print a link file with its templates and tables expanded, class by class.
     Expand(expand::Args),
-    /// Convert the configuration of another tool into a link file: LibreQoS, tc, RouterOS, Kubernetes, libvirt, pf.
+    /// Convert the configuration of another tool into a link file.
+    #[command(about = import::about())]
     Import(import::Args),
     /// Run a script in the sandbox of `import tc --run`.
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]

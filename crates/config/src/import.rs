@@ -1,33 +1,55 @@
 //! Import of other tools' configurations as link files, all or nothing.
 //!
-//! `docs/import.md` is the users' reference. Sources of the formats are named by each reader.
-//!
-//! * [`libreqos`]: `ShapedDevices.csv` and `network.json`.
-//! * [`mikrotik`]: an export of RouterOS: queue trees and simple queues.
-//! * [`tc`]: commands of tc, or its output for a running system.
-//! * [`k8s`]: bandwidth annotations of Kubernetes pods.
-//! * [`libvirt`]: bandwidth of domains and networks.
-//! * [`pf`]: pf.conf with ALTQ.
+//! `docs/import.md` is the users' reference. An import is a file or folder with a constant `INFO`, an [`ImportInfo`], and
+//! a line of [`IMPORTS`]. Its file names the source of the format. The command, the library, the package for Python, the
+//! page and the fuzzer are made of the table.
 //!
 //! Each returns links in order, and notes with places about changes of meaning and losses. If the tool has a lending
 //! rule of its own, each link file comes with the same tree under that rule: HTB with the tool's rates, quanta, bursts
 //! and priorities. So the two can be compared before a migration.
 
-pub mod k8s;
-pub mod libreqos;
-pub mod libvirt;
-pub mod mikrotik;
+mod info;
+mod k8s;
+mod libreqos;
+mod libvirt;
+mod mikrotik;
 mod notes;
-pub mod pf;
+mod pf;
 mod plan;
 mod prefixes;
-pub mod tc;
+mod tc;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use info::{AS_IS, FileInfo, ImportError, ImportInfo, Number, OptionInfo, OptionKind, Options};
+
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problem, Problems};
+
+/// All imports.
+pub static IMPORTS: &[ImportInfo] = &[libreqos::INFO, tc::INFO, mikrotik::INFO, k8s::INFO, libvirt::INFO, pf::INFO];
+
+/// Returns the import with this name.
+///
+/// # Errors
+/// There is none; the message has the names.
+pub fn find(name: &str) -> Result<&'static ImportInfo, ImportError> {
+    IMPORTS.iter().find(|info| info.name == name).ok_or_else(|| {
+        let known = info::listed(IMPORTS.iter().map(|info| info.name));
+        ImportError::argument("tool", format!("{name:?} is not one of {known}"))
+    })
+}
+
+/// Returns the import whose first file a text probably is; `None` for a link file.
+#[must_use]
+pub fn recognise(text: &str) -> Option<&'static ImportInfo> {
+    let is_link = text.lines().any(|line| line.trim_start().starts_with("[link]"));
+    IMPORTS.iter().find(|info| !is_link && (info.sign)(text))
+}
+
+/// The usual remedy for classes that no frame can reach.
+const MEND: &str = "mend the configuration";
 
 /// Links made of another tool's configuration.
 #[derive(Clone, Debug)]

@@ -26,6 +26,8 @@
 mod changes;
 mod class;
 mod classid;
+#[cfg(feature = "tools")]
+mod commands;
 pub mod demand;
 mod document;
 mod expand;

@@ -4,32 +4,20 @@
 //! `docs/tc.md` is the users' reference. Source of the required commands: \[htb\], whose lines are of 2001; source of
 //! units and defaults: tc(8), tc-htb(8), tc-cbq-details(7), tc-u32(8).
 //!
-//! * [`import`]: text of tc commands to the text of a link file.
+//! * [`import`]: text of tc commands to the text of a link file, by the reader in `commands`.
 //! * [`export`]: a link file to tc commands.
 //!
 //! Both report losses and changes of meaning, with places.
 
-mod cake;
-pub(crate) mod export;
-mod filter;
-mod findings;
-pub(crate) mod import;
-pub(crate) mod kernel;
-mod marks;
-mod options;
-pub(crate) mod order;
-mod read;
-pub(crate) mod setup;
-mod show;
+mod export;
 #[cfg(test)]
 mod tests;
-mod units;
-mod words;
 
+pub use crate::commands::convert::{ImportOptions, Imported};
 pub use crate::link::KERNEL_HTB_LEVELS;
 pub use export::{Exported, export};
-pub use import::{ImportOptions, Imported};
 
+use crate::commands::convert;
 use crate::link::{LinkFile, ReadOptions};
 use crate::problem::{Problems, Source, SourceText};
 
@@ -47,7 +35,7 @@ pub fn import(name: &str, text: impl Into<String>, options: &ImportOptions) -> R
 /// # Errors
 /// As [`import`].
 pub fn import_source(source: &Source, options: &ImportOptions) -> Result<Imported, Problems> {
-    let made = import::read(source, options)?;
+    let made = convert::read(source, options)?;
     LinkFile::parse(&made.name, made.text.clone(), &ReadOptions::default())?;
     Ok(made)
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use clap::{Arg, Command};
 use clap_complete::env::{CompleteEnv, Shells};
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, Shell};
+use fairlink_config::import::find;
 use fairlink_core::registry;
 
 use crate::failure::CliError;
@@ -50,15 +51,11 @@ fn with_values(command: Command, values: fn(&str, Arg) -> Arg) -> Command {
 
 fn with_value(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let imported = find(command).ok().and_then(|info| info.files.iter().find(|file| arg.get_id() == file.key));
     let endings: &[&str] = match (command, arg.get_id().as_str(), value.as_deref()) {
         (_, "scheduler" | "schedulers", _) => return arg.add(ArgValueCandidates::new(schedulers)),
         (_, _, Some("DIR")) => return arg.add(ArgValueCompleter::new(PathCompleter::dir())),
-        ("libreqos", "devices", _) => &["csv"],
-        ("libreqos", "network", _) => &["json"],
-        ("k8s", _, Some("FILE")) => &["json", "yaml", "yml"],
-        ("mikrotik", _, Some("FILE")) => &["rsc"],
-        ("libvirt", _, Some("FILES")) => &["xml"],
-        ("pf", _, Some("FILE")) => &["conf"],
+        _ if imported.is_some_and(|file| !file.endings.is_empty()) => imported.map_or(&[], |file| file.endings),
         (_, "svg", _) => &["svg"],
         (_, _, Some("LINK" | "SCENARIO")) => &["toml", "tc"],
         (_, _, Some("FILE" | "BEFORE" | "AFTER")) => return arg.add(ArgValueCompleter::new(PathCompleter::file())),

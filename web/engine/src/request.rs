@@ -11,8 +11,10 @@ use fairlink_api::{
     simulate,
 };
 #[cfg(feature = "import")]
-use fairlink_api::{ImportDoc, ImportOptions, Tool, import};
+use fairlink_api::{ImportDoc, import};
 use fairlink_api::{ProblemReport, Refused};
+#[cfg(feature = "import")]
+use fairlink_config::import::{Options, find, recognise};
 use fairlink_config::{Files, Limits, NoFiles, SourceText};
 #[cfg(feature = "plan")]
 use fairlink_core::{NANOS_PER_SEC, Nanos};
@@ -64,6 +66,9 @@ enum Request {
     /// Reads the configuration of another tool, the text of one file. `rate_bps` is that of the link, if the file has none.
     #[cfg(feature = "import")]
     Import { tool: String, name: String, text: String, rate_bps: Option<u64> },
+    /// Returns the tool whose configuration a text probably is; `null` if it is of none.
+    #[cfg(feature = "import")]
+    Recognise { text: String },
     /// Starts a simulation, in place of one that has this name.
     #[cfg(feature = "plan")]
     Start { name: String, scenario: String, scheduler: Option<String>, seed: Option<u64> },
@@ -161,13 +166,14 @@ impl Engine {
             Request::Schedulers {} => Ok(text(&schedulers(&[])?)),
             #[cfg(feature = "import")]
             Request::Import { tool, name, text: other, rate_bps } => {
-                let tool = tool_named(&tool)?;
-                let rate =
-                    rate_bps.map(fairlink_core::Rate::from_bps).transpose().map_err(|error| argument("rate", error))?;
-                let options = ImportOptions { rate, ..ImportOptions::default() };
-                let imported = import(&tool, &[named(&name, &other)], &options)?;
-                Ok(text(&ImportDoc::new(&tool, &imported, false)?))
+                let tool = find(&tool)?;
+                let rate = |bps: u64| Options::default().with("rate", format!("{bps}bit"));
+                let options = rate_bps.map(rate).unwrap_or_default();
+                let imported = import(tool, &[named(&name, &other)], &options)?;
+                Ok(text(&ImportDoc::new(tool, &imported, false)?))
             }
+            #[cfg(feature = "import")]
+            Request::Recognise { text: other } => Ok(text(&recognise(&other).map(|info| info.name))),
             #[cfg(feature = "plan")]
             Request::Start { name, scenario, scheduler, seed } => {
                 let options = SimOptions { scheduler: scheduler.as_deref(), seed, ..SimOptions::default() };
@@ -199,24 +205,9 @@ impl Engine {
     }
 }
 
+#[cfg(feature = "plan")]
 fn argument(name: &'static str, message: impl ToString) -> Refused {
-    Refused::Argument { name, message: message.to_string() }
-}
-
-/// The tools whose configuration is one file.
-#[cfg(feature = "import")]
-fn tool_named(name: &str) -> Result<Tool, Refused> {
-    Ok(match name {
-        "tc" => Tool::Tc { device: None },
-        "libreqos" => Tool::Libreqos,
-        "mikrotik" => Tool::Mikrotik { queues: None, parent: None },
-        "k8s" => Tool::K8s { node: None },
-        "libvirt" => Tool::Libvirt,
-        "pf" => Tool::Pf { interface: None },
-        other => {
-            return Err(argument("tool", format!("{other:?} is not one of tc, libreqos, mikrotik, k8s, libvirt, pf")));
-        }
-    })
+    Refused::Argument { name: name.into(), message: message.to_string() }
 }
 
 fn text(document: &impl Serialize) -> String {

@@ -7,14 +7,17 @@ pub(crate) mod script;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::{Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, FromArgMatches};
 #[cfg(target_os = "linux")]
 use fairlink_api::ProblemReport;
-use fairlink_api::{ImportDoc, ImportOptions, ImportedFile};
-use fairlink_config::SourceText;
-use fairlink_config::import::{Direction, Imported, ImportedLink, Weights, mikrotik, tc};
+use fairlink_api::{ImportDoc, ImportedFile, Refused};
+use fairlink_config::import::{
+    AS_IS, FileInfo, IMPORTS, ImportInfo, ImportedLink, Number, OptionInfo, OptionKind, Options, find,
+};
 use fairlink_config::units::show_time;
-use fairlink_core::{Nanos, Rate};
+use fairlink_config::{Source, SourceText};
+use fairlink_core::Nanos;
 use fairlink_figures::human::count;
 
 #[cfg(target_os = "linux")]
@@ -26,15 +29,12 @@ use fairlink_terminal::out::{Out, make_directory, write_all_new};
 /// From which tool.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    tool: Tool,
     /// Write into this directory, which is made if it is missing: a link file, and tables where there are many classes.
     /// Without it the link file is printed, class by class.
     #[arg(long, global = true, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep the tool's lending rule, with its quanta, bursts and priorities, instead of the scheduler hls.
-    #[arg(long, global = true)]
-    as_is: bool,
+    #[command(subcommand)]
+    tool: Tool,
     /// Do not compare rates before and after, which takes a simulation.
     #[arg(long, global = true)]
     no_compare: bool,
@@ -43,44 +43,26 @@ pub(crate) struct Args {
     allow_unmatched: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum Tool {
-    /// LibreQoS: ShapedDevices.csv and network.json.
-    Libreqos(LibreqosArgs),
-    /// tc: a script of commands, or output of `tc -d qdisc|class|filter show` of a running system.
-    Tc(TcArgs),
-    /// MikroTik RouterOS: an export with queue trees or simple queues.
-    Mikrotik(MikrotikArgs),
-    /// Kubernetes: bandwidth annotations of pods, from `kubectl get pods -A -o json` or `-o yaml`, and of manifests.
-    K8s(K8sArgs),
-    /// libvirt: XML of domains, and of their network.
-    Libvirt(LibvirtArgs),
-    /// pf.conf with ALTQ: hfsc, cbq and priq of FreeBSD, and of OpenBSD up to 5.4.
-    Pf(PfArgs),
+/// Returns the help of the command.
+pub(crate) fn about() -> String {
+    let tools: Vec<&str> = IMPORTS.iter().map(|info| info.tool).collect();
+    format!("Convert the configuration of another tool into a link file: {}", tools.join(", "))
 }
 
-#[derive(Debug, clap::Args)]
-struct LibreqosArgs {
-    /// ShapedDevices.csv.
-    devices: PathBuf,
-    /// network.json, with the nodes of the circuits.
-    #[arg(long, value_name = "FILE")]
-    network: Option<PathBuf>,
-    /// Rate of the link [default: the sum of the topmost nodes].
-    #[arg(long, value_name = "RATE", value_parser = args::rate)]
-    rate: Option<Rate>,
-    /// To the subscribers, from them, or a link for each; both need --out.
-    #[arg(long, value_enum, default_value_t = Way::Down)]
-    direction: Way,
-    /// Share spare bandwidth in proportion to the minimum rates, the maximum rates, or equally.
-    #[arg(long, value_enum, default_value_t = WeightsArg::Guarantee)]
-    weights: WeightsArg,
+/// The import of the table, its files and the values of its options.
+#[derive(Clone, Debug)]
+struct Tool {
+    info: &'static ImportInfo,
+    files: Vec<PathBuf>,
+    options: Options,
+    script: Option<Script>,
 }
 
-#[derive(Debug, clap::Args)]
-struct TcArgs {
-    /// The file: commands, or output of tc, as text or JSON; with --run a shell script.
-    file: PathBuf,
+/// The import that can run its file.
+const RUNS: &str = "tc";
+
+#[derive(Clone, Debug, clap::Args)]
+struct Script {
     /// Run the file as a script, and import its commands. It runs without privileges and network, and can write only to
     /// a scratch directory; tc, iptables, ip and others are replaced by recorders and change nothing.
     #[arg(long)]
@@ -94,75 +76,114 @@ struct TcArgs {
     /// With --run: arguments of the script.
     #[arg(last = true, requires = "run", value_name = "ARGUMENT")]
     args: Vec<String>,
-    /// Rate of the link [default: cbq's bandwidth; of htb the sum of the root's classes].
-    #[arg(long, value_name = "RATE", value_parser = args::rate)]
-    rate: Option<Rate>,
-    /// Import only this device; also the name for output without a device [default: all; several need --out].
-    #[arg(long, value_name = "IF")]
-    dev: Option<String>,
+    #[arg(skip)]
+    device: Option<String>,
 }
 
-#[derive(Debug, clap::Args)]
-struct MikrotikArgs {
-    /// The output of `/export`.
-    file: PathBuf,
-    /// Rate of the link [default: the sum of the topmost queues].
-    #[arg(long, value_name = "RATE", value_parser = args::rate)]
-    rate: Option<Rate>,
-    /// Queues to import, if the file has both kinds.
-    #[arg(long, value_enum)]
-    queues: Option<Queues>,
-    /// Import the queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's
-    /// rate [default: all; several interfaces need --out].
-    #[arg(long, value_name = "NAME")]
-    parent: Option<String>,
-    /// Of simple queues: to the targets, from them, or a link for each; both need --out.
-    #[arg(long, value_enum, default_value_t = Way::Down)]
-    direction: Way,
-    /// Share spare bandwidth in proportion to the minimum rates, the maximum rates, or equally.
-    #[arg(long, value_enum, default_value_t = WeightsArg::Guarantee)]
-    weights: WeightsArg,
+/// Subcommands of the table. An option that only other imports have is hidden, so that its use is refused by the reason.
+impl clap::Subcommand for Tool {
+    fn augment_subcommands(command: Command) -> Command {
+        // It may stand before the name of the tool, too.
+        let as_is = argument(&AS_IS).global(true);
+        command
+            .subcommands(IMPORTS.iter().map(subcommand))
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .arg(as_is)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        find(name).is_ok()
+    }
 }
 
-#[derive(Debug, clap::Args)]
-struct K8sArgs {
-    /// The pods: output of `kubectl get pods -A -o json` or `-o yaml`, or manifests of pods, Deployments and other
-    /// objects, which have no addresses.
-    file: PathBuf,
-    /// Rate of the node's link.
-    #[arg(long, value_name = "RATE", value_parser = args::rate)]
-    rate: Rate,
-    /// The pods of this node, where there are several.
-    #[arg(long, value_name = "NAME")]
-    node: Option<String>,
-    /// To the pods (ingress), from them (egress), or a link for each; both need --out.
-    #[arg(long, value_enum, default_value_t = Way::Down)]
-    direction: Way,
+impl FromArgMatches for Tool {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let (name, matches) = matches.subcommand().expect("a subcommand is required");
+        let info = find(name).expect("subcommands are those of the table");
+        let files = info.files.iter().filter_map(|file| matches.get_many::<PathBuf>(file.key)).flatten().cloned();
+        let mut options = Options::default();
+        for option in of_all().map(|option| info.option(option.key).unwrap_or(option)) {
+            let value = match option.kind {
+                OptionKind::Flag => matches.get_flag(option.key).then(|| "true".to_owned()),
+                _ => matches.get_one(option.key).cloned(),
+            };
+            options = match value {
+                Some(value) => options.with(option.key, value),
+                None => options,
+            };
+        }
+        let script = (name == RUNS).then(|| Script::from_arg_matches(matches)).transpose()?;
+        let device = matches.get_one::<String>("dev").cloned();
+        let script = script.filter(|script| script.run).map(|script| Script { device, ..script });
+        Ok(Self { info, files: files.collect(), options, script })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
-#[derive(Debug, clap::Args)]
-struct LibvirtArgs {
-    /// XML of domains (virsh dumpxml) and of the network with their addresses (virsh net-dumpxml).
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
-    /// Rate of the link [default: the average of the network's bandwidth].
-    #[arg(long, value_name = "RATE", value_parser = args::rate)]
-    rate: Option<Rate>,
-    /// To the machines (inbound), from them (outbound), or a link for each; both need --out.
-    #[arg(long, value_enum, default_value_t = Way::Down)]
-    direction: Way,
+/// Returns the options of all imports, each key once.
+fn of_all() -> impl Iterator<Item = &'static OptionInfo> {
+    let all = || IMPORTS.iter().flat_map(|info| info.options);
+    all()
+        .enumerate()
+        .filter(move |(at, option)| all().take(*at).all(|known| known.key != option.key))
+        .map(|(_, option)| option)
 }
 
-#[derive(Debug, clap::Args)]
-struct PfArgs {
-    /// pf.conf, or its output of `pfctl -vnf pf.conf`.
-    file: PathBuf,
-    /// Rate of the link [default: the bandwidth of its altq].
-    #[arg(long, value_name = "RATE", value_parser = args::rate)]
-    rate: Option<Rate>,
-    /// Import only the queues of this interface [default: all; several need --out].
-    #[arg(long, value_name = "IF")]
-    interface: Option<String>,
+fn subcommand(info: &'static ImportInfo) -> Command {
+    let own = info
+        .options
+        .iter()
+        .filter(|option| option.key != AS_IS.key)
+        .map(|option| argument(option).required(option.required));
+    let others = of_all()
+        .filter(|option| info.option(option.key).is_none())
+        .map(|option| argument(option).default_value(None).hide(true));
+    let command = Command::new(info.name).about(info.help).args(info.files.iter().map(file));
+    let command = match info.name == RUNS {
+        true => Script::augment_args(
+            command.mut_arg("file", |arg| arg.help(format!("{}; with --run a shell script", info.files[0].help))),
+        ),
+        false => command,
+    };
+    command.args(own).args(others)
+}
+
+fn file(info: &'static FileInfo) -> Arg {
+    let arg =
+        Arg::new(info.key).value_name(info.placeholder).help(info.help).value_parser(clap::value_parser!(PathBuf));
+    match info.number {
+        Number::One => arg.required(true),
+        Number::Optional => arg.long(info.key),
+        Number::Many => arg.required(true).action(ArgAction::Append).num_args(1..),
+    }
+}
+
+/// Returns the argument of an option. A default in words is a part of its help.
+fn argument(option: &'static OptionInfo) -> Arg {
+    let arg = Arg::new(option.key).long(option.key);
+    let parser: ValueParser = match option.kind {
+        OptionKind::Flag => return arg.help(option.help).action(ArgAction::SetTrue),
+        OptionKind::Rate => ValueParser::new(|text: &str| args::rate(text).map(|_| text.to_owned())),
+        OptionKind::Name => ValueParser::string(),
+        OptionKind::Choice(words) => {
+            PossibleValuesParser::new(words.iter().map(|&(word, help)| PossibleValue::new(word).help(help))).into()
+        }
+    };
+    let arg = arg.value_name(option.placeholder).value_parser(parser);
+    match (option.kind, option.default) {
+        (OptionKind::Choice(_), Some(word)) => arg.help(option.help).default_value(word),
+        (_, Some(words)) => arg.help(format!("{} [default: {words}]", option.help)),
+        (_, None) => arg.help(option.help),
+    }
 }
 
 /// A time that a script may run.
@@ -176,61 +197,20 @@ fn run_limit(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Direction of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
-    /// To users of the link.
-    Down,
-    /// From them.
-    Up,
-    /// A link for each.
-    Both,
-}
-
-impl Way {
-    fn directions(self) -> Vec<Direction> {
-        match self {
-            Self::Down => vec![Direction::Down],
-            Self::Up => vec![Direction::Up],
-            Self::Both => vec![Direction::Down, Direction::Up],
-        }
-    }
-}
-
-/// The weights by which spare bandwidth is shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum WeightsArg {
-    /// The minimum rates, which are guaranteed.
-    Guarantee,
-    /// The maximum rates.
-    Ceiling,
-    /// Nothing: all have equal parts.
-    Equal,
-}
-
-impl From<WeightsArg> for Weights {
-    fn from(weights: WeightsArg) -> Self {
-        match weights {
-            WeightsArg::Guarantee => Self::Guarantee,
-            WeightsArg::Ceiling => Self::Ceiling,
-            WeightsArg::Equal => Self::Equal,
-        }
-    }
-}
-
-/// The two kinds of queues of RouterOS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Queues {
-    /// /queue tree
-    Tree,
-    /// /queue simple
-    Simple,
-}
-
 /// Reads, compares, writes and reports. Nothing is written before everything was read and found sound.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut ran = Vec::new();
-    let (tool, imported) = read(args, &mut ran)?;
+    let info = args.tool.info;
+    info.check(&args.tool.options).map_err(Refused::from)?;
+    let sources = match &args.tool.script {
+        Some(script) => vec![run_script(script, &args.tool.files[0], &mut ran)?],
+        None => args.tool.files.iter().map(SourceText::read).collect::<Result<_, _>>()?,
+    };
+    let imported = fairlink_api::import(info, &sources, &args.tool.options).map_err(|refused| {
+        // If the commands are invalid, an early end of the script is often the reason.
+        let warnings: Vec<&str> = ran.iter().map(String::as_str).filter(|note| note.starts_with("WARNING")).collect();
+        if warnings.is_empty() { CliError::from(refused) } else { CliError::from(refused).within(warnings.join("; ")) }
+    })?;
     let links = &imported.links;
     if links.len() > 1 && args.out.is_none() {
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -239,7 +219,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
             "there are several links ({names}): write them with --out DIR, or choose one"
         )));
     }
-    let mut document = ImportDoc::new(&tool, &imported, !args.no_compare)?;
+    let mut document = ImportDoc::new(info, &imported, !args.no_compare)?;
     document.content.ran = ran;
     #[cfg(target_os = "linux")]
     for (link, report) in links.iter().zip(&mut document.content.links) {
@@ -252,12 +232,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         CliError::failed(anyhow!(
             "nothing was imported: no frame can reach {}; {}, or add --allow-unmatched and write the missing matches into the link file",
             count(unmatched, "class", "classes"),
-            match tool {
-                fairlink_api::Tool::K8s { .. } => {
-                    "export the pods that run, which have addresses: kubectl get pods -A -o yaml > pods.yaml"
-                }
-                _ => "mend the configuration",
-            }
+            info.unmatched
         ))
     });
     let files = &mut document.content.files;
@@ -289,72 +264,18 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     refused.map_or(Ok(()), Err)
 }
 
-/// Reads the tool's configuration. Messages about a script that was run are added to `ran`.
-fn read(args: &Args, ran: &mut Vec<String>) -> Result<(fairlink_api::Tool, Imported), CliError> {
-    let mut options = ImportOptions { as_is: args.as_is, ..ImportOptions::default() };
-    let (tool, files): (_, Vec<&PathBuf>) = match &args.tool {
-        Tool::Libreqos(from) => {
-            (options.rate, options.weights) = (from.rate, from.weights.into());
-            options.directions = from.direction.directions();
-            (fairlink_api::Tool::Libreqos, std::iter::once(&from.devices).chain(&from.network).collect())
-        }
-        Tool::Tc(from) if from.run => {
-            let options = tc::Options { rate: from.rate, device: from.dev.clone(), as_is: args.as_is };
-            let imported = run_script(from, &options, ran)?;
-            return Ok((fairlink_api::Tool::Tc { device: options.device }, imported));
-        }
-        Tool::Tc(from) => {
-            options.rate = from.rate;
-            (fairlink_api::Tool::Tc { device: from.dev.clone() }, vec![&from.file])
-        }
-        Tool::Mikrotik(from) => {
-            (options.rate, options.weights) = (from.rate, from.weights.into());
-            options.directions = from.direction.directions();
-            let queues = from.queues.map(|queues| match queues {
-                Queues::Tree => mikrotik::Queues::Tree,
-                Queues::Simple => mikrotik::Queues::Simple,
-            });
-            (fairlink_api::Tool::Mikrotik { queues, parent: from.parent.clone() }, vec![&from.file])
-        }
-        Tool::K8s(from) => {
-            options.rate = Some(from.rate);
-            options.directions = from.direction.directions();
-            (fairlink_api::Tool::K8s { node: from.node.clone() }, vec![&from.file])
-        }
-        Tool::Libvirt(from) => {
-            options.rate = from.rate;
-            options.directions = from.direction.directions();
-            (fairlink_api::Tool::Libvirt, from.files.iter().collect())
-        }
-        Tool::Pf(from) => {
-            options.rate = from.rate;
-            (fairlink_api::Tool::Pf { interface: from.interface.clone() }, vec![&from.file])
-        }
-    };
-    let sources = files.into_iter().map(SourceText::read).collect::<Result<Vec<_>, _>>()?;
-    let imported = fairlink_api::import(&tool, &sources, &options)?;
-    Ok((tool, imported))
-}
-
+/// Runs a script and returns its commands. Messages about the run are added to `ran`.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-fn run_script(from: &TcArgs, options: &tc::Options, ran: &mut Vec<String>) -> Result<Imported, CliError> {
-    let device = from.dev.as_deref().unwrap_or("eth0");
-    let limit = std::time::Duration::from_nanos(from.run_limit.0);
-    let made =
-        script::run(&script::Order { script: &from.file, args: &from.args, variables: &from.set, device, limit })?;
-    let imported = tc::import(&format!("{}, as recorded", from.file.display()), made.text, options);
-    // If the commands are invalid, an early end of the script is often the reason.
-    let warnings = || made.notes.iter().filter(|note| note.starts_with("WARNING")).cloned().collect::<Vec<_>>();
-    let imported = imported.map_err(|errors| match &warnings()[..] {
-        [] => CliError::from(errors),
-        warnings => CliError::from(errors).within(warnings.join("; ")),
-    })?;
+fn run_script(script: &Script, file: &Path, ran: &mut Vec<String>) -> Result<Source, CliError> {
+    let device = script.device.as_deref().unwrap_or("eth0");
+    let limit = std::time::Duration::from_nanos(script.run_limit.0);
+    let made = script::run(&script::Order { script: file, args: &script.args, variables: &script.set, device, limit })?;
     *ran = made.notes;
-    Ok(imported)
+    Ok(SourceText::new(format!("{}, as recorded", file.display()), made.text))
 }
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))))]
-fn run_script(_: &TcArgs, _: &tc::Options, _: &mut Vec<String>) -> Result<Imported, CliError> {
+fn run_script(_: &Script, _: &Path, _: &mut Vec<String>) -> Result<Source, CliError> {
     Err(CliError::wrong("--run needs a sandbox, which there is on Linux (x86_64, aarch64, riscv64) only"))
 }
 

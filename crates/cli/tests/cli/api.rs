@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use fairlink_api::{
-    CheckOptions, FluidOptions, ImportDoc, ImportOptions, Refused, RefusedDoc, SimOptions, Tool, check, diff, expand,
-    explain, fluid, import, json, keys, schedulers, simulate,
+    CheckOptions, FluidOptions, ImportDoc, Refused, RefusedDoc, SimOptions, check, diff, expand, explain, fluid,
+    import, json, keys, schedulers, simulate,
 };
+use fairlink_config::import::{Options, find};
 use fairlink_config::{Files, Memory, Source, SourceText};
-use fairlink_core::{Nanos, Rate};
+use fairlink_core::Nanos;
 
 use fairlink_figures::measure::SETTLE;
 
@@ -96,11 +97,10 @@ fn diff_prints_the_document_of_the_library() {
 #[test]
 fn an_import_is_the_document_of_the_command_line_and_has_its_link_files() {
     let (path, source) = held("htb/htb.tc", &[]);
-    let options = ImportOptions { rate: Some(Rate::from_bps(10_000_000).expect("a rate")), ..ImportOptions::default() };
-    let tool = Tool::Tc { device: None };
-    let made = import(&tool, &[source], &options).expect("it is sound");
+    let tool = find("tc").expect("an import");
+    let made = import(tool, &[source], &Options::default().with("rate", "10mbit")).expect("it is sound");
     for compare in [true, false] {
-        let document = ImportDoc::new(&tool, &made, compare).expect("a tree for HTB");
+        let document = ImportDoc::new(tool, &made, compare).expect("a tree for HTB");
         let mut command = vec!["import", "tc", &path, "--rate", "10mbit", "--allow-unmatched"];
         command.extend((!compare).then_some("--no-compare"));
         assert_eq!(json(&document) + "\n", printed(&command));

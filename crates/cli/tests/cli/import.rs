@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use fairlink_api::{ImportDoc, Refused, json};
+use fairlink_config::SourceText;
+use fairlink_config::import::{IMPORTS, ImportInfo, OptionInfo, OptionKind, Options, find};
 use serde_json::Value;
 
 #[cfg(target_os = "linux")]
@@ -29,6 +32,94 @@ fn import(args: &[String], more: &[&str]) -> crate::Run {
     let args: Vec<&str> =
         ["import"].into_iter().chain(args.iter().map(String::as_str)).chain(more.iter().copied()).collect();
     fairlink(&args)
+}
+
+/// Reads arguments as the table has them: the import, its files and its options.
+fn by_table(args: &[String]) -> (&'static ImportInfo, Vec<&String>, Options) {
+    let info = find(&args[0]).unwrap();
+    let (mut files, mut options) = (Vec::new(), Options::default());
+    let mut rest = args[1..].iter();
+    while let Some(arg) = rest.next() {
+        match arg.strip_prefix("--").map(|key| (key, info.option(key))) {
+            Some((key, Some(OptionInfo { kind: OptionKind::Flag, .. }))) => options = options.with(key, true),
+            Some((key, Some(_))) => options = options.with(key, rest.next().unwrap().as_str()),
+            Some((key, None)) if info.files.iter().any(|file| file.key == key) => files.push(rest.next().unwrap()),
+            // An option of the command itself.
+            Some(_) => {}
+            None => files.push(arg),
+        }
+    }
+    (info, files, options)
+}
+
+/// Every import of the table has an example and a section of the manual, and the command prints the library's document.
+#[test]
+fn the_command_prints_the_document_of_the_library_for_every_import() {
+    let all = examples();
+    let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/import.md")).unwrap();
+    for info in IMPORTS {
+        assert!(all.iter().any(|args| args[0] == info.name), "{} has no example", info.name);
+        let call = format!("`fairlink import {} ", info.name);
+        assert!(manual.contains(&call), "docs/import.md does not have {call}");
+    }
+    for args in all {
+        // One link is printed.
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("both", "up")).collect();
+        let (info, files, options) = by_table(&args);
+        let sources: Vec<_> = files.iter().map(|file| SourceText::read(file).unwrap()).collect();
+        let made = fairlink_api::import(info, &sources, &options).unwrap();
+        let document = ImportDoc::new(info, &made, false).unwrap();
+        let printed = import(&args, &["--no-compare", "--json"]);
+        assert_eq!(printed.stdout, json(&document) + "\n", "{args:?}: {}", printed.stderr);
+    }
+}
+
+/// Options of the table are accepted by the command; those that an import does not have are refused in the library's
+/// words, before any file is read.
+#[test]
+fn the_command_has_the_options_of_the_table_and_refuses_others_as_the_library_does() {
+    let value = |option: &OptionInfo| match option.kind {
+        OptionKind::Rate => "1mbit",
+        OptionKind::Name => "x",
+        OptionKind::Choice(words) => words[0].0,
+        OptionKind::Flag => "true",
+    };
+    for info in IMPORTS {
+        let required = info.options.iter().filter(|option| option.required);
+        let required: Vec<(&OptionInfo, _)> = required.map(|option| (option, value(option))).collect();
+        let keys: Vec<&OptionInfo> = IMPORTS.iter().flat_map(|other| other.options).collect();
+        for option in keys {
+            let all = required.iter().copied().filter(|(other, _)| other.key != option.key);
+            let all: Vec<_> = all.chain([(option, value(option))]).collect();
+            let mut args = vec![info.name.to_owned(), "none".to_owned()];
+            let mut options = Options::default();
+            for (option, value) in all {
+                args.push(format!("--{}", option.key));
+                args.extend((!matches!(option.kind, OptionKind::Flag)).then(|| value.to_owned()));
+                options = options.with(option.key, value);
+            }
+            let run = import(&args, &[]);
+            assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}: {}", run.stderr);
+            let expected = match info.check(&options) {
+                Ok(_) => "error: none\n".to_owned(),
+                Err(error) => format!("error: --{}\n", Refused::from(error)),
+            };
+            assert!(run.stderr.starts_with(&expected), "{args:?}: {expected}{}", run.stderr);
+            assert_eq!(expected == "error: none\n", info.option(option.key).is_some(), "{args:?}");
+        }
+    }
+    let run = fairlink(&["import", "tc", "none", "--foo"]);
+    assert!(run.code == 2 && run.stderr.contains("'--foo'"), "{}", run.stderr);
+    let run = fairlink(&["import", "cake", "none"]);
+    assert!(run.code == 2 && run.stderr.contains("'cake'"), "{}", run.stderr);
+}
+
+#[test]
+fn a_file_of_another_tool_is_named_as_what_it_is() {
+    let run = fairlink(&["import", "pf", &scenario("import/export.rsc")]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("this looks like a file of RouterOS, not of pf"), "{}", run.stderr);
+    assert!(run.stderr.contains("import it as mikrotik"), "{}", run.stderr);
 }
 
 #[test]
@@ -274,7 +365,7 @@ fn every_option_of_a_tool_reaches_its_reader() {
     let (devices, network) = (file("ShapedDevices.csv"), file("network.json"));
     let (machine, machines) = (file("machine.xml"), file("network.xml"));
     // With the one link that there is, and a class that only this choice has.
-    let cases: [(&[&str], OneLink<'_>, &str); 14] = [
+    let cases: [(&[&str], OneLink<'_>, &str); 17] = [
         (&["tc", &script, "--dev", "eth1"], ("eth1", 8, "hls"), "1:1"),
         (&["tc", &script, "--dev", "eth0", "--rate", "50mbit"], ("eth0", 50, "hls"), "1:1"),
         (&["tc", &script, "--dev", "eth0", "--as-is"], ("eth0", 8, "htb"), "1:1"),
@@ -284,12 +375,19 @@ fn every_option_of_a_tool_reaches_its_reader() {
         (&["mikrotik", &export, "--queues", "simple", "--as-is"], ("down", 4, "htb"), "s"),
         (&["k8s", &pods, "--rate", "5mbit", "--node", "n2", "--direction", "up"], ("up", 5, "hls"), "b"),
         (&["libreqos", &devices, "--network", &network, "--rate", "77mbit", "--as-is"], ("down", 77, "htb"), "others"),
+        (&["libreqos", &devices, "--network", &network, "--direction", "up"], ("up", 50, "hls"), "others"),
+        (&["libreqos", &devices, "--network", &network, "--weights", "ceiling"], ("down", 150, "hls"), "others"),
+        (&["mikrotik", &export, "--queues", "simple", "--weights", "equal"], ("down", 4, "hls"), "s"),
         (&["libvirt", &machine, &machines, "--rate", "96mbit", "--as-is"], ("down", 96, "htb"), "web"),
         (&["libvirt", &machine, &machines, "--direction", "up"], ("up", 48, "hls"), "web"),
         (&["pf", &pf, "--interface", "em1"], ("em1", 20, "hls"), "b"),
         (&["pf", &pf, "--interface", "em0", "--rate", "30mbit"], ("em0", 30, "hls"), "a"),
         (&["pf", &pf, "--interface", "em0", "--as-is"], ("em0", 10, "cbq-top-level"), "a"),
     ];
+    for option in IMPORTS.iter().flat_map(|info| info.options.iter().map(move |option| (info.name, option.key))) {
+        let has = |args: &[&str]| args[0] == option.0 && args.contains(&format!("--{}", option.1).as_str());
+        assert!(cases.iter().any(|(args, ..)| has(args)), "{option:?} has no case");
+    }
     for (args, (name, mbit, scheduler), class) in cases {
         let all: Vec<&str> =
             ["import"].iter().chain(args).copied().chain(["--json", "--no-compare", "--allow-unmatched"]).collect();

@@ -20,36 +20,40 @@ use self::objects::{Objects, Pod};
 use super::notes::{Notes, wrong};
 use super::plan::{Class, ClassNames, Plan};
 use super::prefixes::{Conflict, minimal, order};
-use super::{Direction, Imported, sound, write};
+use super::{Direction, FileInfo, ImportInfo, Imported, Number, OptionInfo, Options, sound, write};
 use crate::json;
-use crate::problem::{Log, Problems, Source, SourceText};
+use crate::problem::{Log, Problems, Source};
 use crate::units::show_bps;
 use crate::yaml::{self, Node};
 
-/// Values that the pods do not give.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Rate of the node's link, in each direction.
-    pub rate: Rate,
-    /// Node of the pods, if there are several.
-    pub node: Option<String>,
-    /// Directions to import; down (ingress) only when empty.
-    pub directions: Vec<Direction>,
-}
+const NODE: OptionInfo = OptionInfo::name("node", "NAME", "The pods of this node, where there are several");
 
-/// Reads a text; `name` is its name in errors.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
-    read(&SourceText::new(name, text.into()), options)
-}
+pub(super) const INFO: ImportInfo = ImportInfo {
+    name: "k8s",
+    tool: "Kubernetes",
+    help: "Kubernetes: bandwidth annotations of pods, from `kubectl get pods -A -o json` or `-o yaml`, and of manifests",
+    files: &[FileInfo {
+        key: "file",
+        placeholder: "FILE",
+        help: "The pods: output of `kubectl get pods -A -o json` or `-o yaml`, or manifests of pods, Deployments and other objects, which have no addresses",
+        number: Number::One,
+        name: "pods.yaml",
+        endings: &["json", "yaml", "yml"],
+    }],
+    options: &[
+        OptionInfo { help: "Rate of the node's link", default: None, required: true, ..OptionInfo::rate("") },
+        NODE,
+        OptionInfo::direction("To the pods (ingress), from them (egress), or a link for each; both need --out"),
+    ],
+    without: &[("as-is", "pods are limited one by one, and there is no lending to keep")],
+    has_plans: false,
+    unmatched: "export the pods that run, which have addresses: kubectl get pods -A -o yaml > pods.yaml",
+    sign: |text| ["ingress", "egress"].iter().any(|way| text.contains(&format!("kubernetes.io/{way}-bandwidth"))),
+    reader: |sources, options| read(&sources[0], options),
+};
 
-/// Reads a file.
-///
-/// # Errors
-/// As [`import`].
-pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+    let rate = options.rate().expect("it is a required option");
     let mut log = Log::new(source);
     let mut notes = Notes::default();
     let is_json = source.inner().trim_start_matches('\u{feff}').trim_start().starts_with('{');
@@ -60,7 +64,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut all = Vec::new();
     let mut templates = 0;
     if let Some(documents) = documents {
-        let objects = Objects::read(&documents, options.node.as_deref(), source, &mut notes, &mut log);
+        let objects = Objects::read(&documents, options.get(NODE.key), source, &mut notes, &mut log);
         templates = objects.templates.len();
         if objects.pods.len() + templates == 0 && !log.has_errors() {
             wrong(0..0, "there is no pod to import", "export running pods, which have addresses", &mut log);
@@ -72,9 +76,8 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         return Err(log.into_errors());
     }
     let mut links = Vec::new();
-    let directions = if options.directions.is_empty() { &[Direction::Down][..] } else { &options.directions };
-    for &direction in directions {
-        let plan = plan(&all, options, direction);
+    for &direction in options.directions() {
+        let plan = plan(&all, rate, direction);
         links.push(write::link(&plan, "k8s", source.name(), false).0);
     }
     let with_address = all.len() - templates;
@@ -105,14 +108,14 @@ fn in_order(pods: Vec<Pod>, log: &mut Log) -> Vec<Pod> {
     }
 }
 
-fn plan(pods: &[Pod], options: &Options, direction: Direction) -> Plan {
+fn plan(pods: &[Pod], rate: Rate, direction: Direction) -> Plan {
     let mut names = ClassNames::default();
     let mut classes: Vec<Class> = pods
         .iter()
         .map(|pod| Class {
             name: names.make(&pod.name),
             remark: pod.remark.clone(),
-            ceiling: pod.limits[direction as usize].map(|limit| limit.min(options.rate.bps())),
+            ceiling: pod.limits[direction as usize].map(|limit| limit.min(rate.bps())),
             matches: pod.prefixes.iter().map(|prefix| format!("{}{prefix}", direction.net())).collect(),
             ..Class::default()
         })
@@ -120,8 +123,8 @@ fn plan(pods: &[Pod], options: &Options, direction: Direction) -> Plan {
     classes.push(Class { name: names.make("others"), remark: "traffic of no pod".to_owned(), ..Class::default() });
     Plan {
         name: direction.as_str().to_owned(),
-        rate: options.rate.bps(),
-        rate_why: format!("as asked for: {}", show_bps(options.rate.bps())),
+        rate: rate.bps(),
+        rate_why: format!("as asked for: {}", show_bps(rate.bps())),
         mtu: 1514,
         default: classes.len() - 1,
         classes,

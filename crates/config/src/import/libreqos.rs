@@ -27,27 +27,55 @@ use fairlink_core::Rate;
 
 use self::devices::Circuit;
 use self::network::{Network, Node};
+use super::info::{AS_IS, WEIGHTS};
 use super::notes::{Notes, wrong, wrong_also};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{Conflict, minimal, order};
-use super::{Direction, Imported, Weights, sound, write};
+use super::{Direction, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, sound, write};
 use crate::fit::Over;
 use crate::matching::{IpVersion, Prefix};
-use crate::problem::{Log, Problems, Source, SourceText};
+use crate::problem::{Log, Problems, Source};
 use crate::units::show_bps;
 
-/// Values that the files do not give.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Directions to import; down only when empty.
-    pub directions: Vec<Direction>,
-    /// Rate of the link, in each direction; without it the sum of the topmost nodes.
-    pub rate: Option<Rate>,
-    /// Keep HTB, with LibreQoS' quanta and priorities.
-    pub as_is: bool,
-    /// Weights for sharing spare bandwidth; without meaning if the tool's own lending is kept.
-    pub weights: Weights,
-}
+pub(super) const INFO: ImportInfo = ImportInfo {
+    name: "libreqos",
+    tool: "LibreQoS",
+    help: "LibreQoS: ShapedDevices.csv and network.json",
+    files: &[
+        FileInfo {
+            key: "devices",
+            placeholder: "DEVICES",
+            help: "ShapedDevices.csv",
+            number: Number::One,
+            name: "ShapedDevices.csv",
+            endings: &["csv"],
+        },
+        FileInfo {
+            key: "network",
+            placeholder: "FILE",
+            help: "network.json, with the nodes of the circuits",
+            number: Number::Optional,
+            name: "network.json",
+            endings: &["json"],
+        },
+    ],
+    options: &[
+        OptionInfo::rate("the sum of the topmost nodes"),
+        OptionInfo::direction("To the subscribers, from them, or a link for each; both need --out"),
+        WEIGHTS,
+        AS_IS,
+    ],
+    without: &[],
+    has_plans: true,
+    unmatched: MEND,
+    sign: |text| {
+        let begins = |line: &str| {
+            line.trim_start_matches('\u{feff}').to_ascii_lowercase().replace('"', "").starts_with("circuit id,")
+        };
+        text.lines().any(begins)
+    },
+    reader: |sources, options| read(&sources[0], sources.get(1), options),
+};
 
 /// LibreQoS' smallest quantum, in bytes.
 const MIN_QUANTUM: u64 = 1522;
@@ -56,20 +84,7 @@ const LINK_QUANTUM: u64 = 60_000;
 /// A frame with two VLAN tags, in bytes.
 const MTU: u32 = 1522;
 
-/// Reads the texts of `ShapedDevices.csv` and `network.json`, each with its name in errors.
-///
-/// # Errors
-/// Everything that is wrong with one of them, at its place.
-pub fn import(devices: (&str, &str), network: Option<(&str, &str)>, options: &Options) -> Result<Imported, Problems> {
-    let network = network.map(|(name, text)| SourceText::new(name, text));
-    read(&SourceText::new(devices.0, devices.1), network.as_ref(), options)
-}
-
-/// Reads the files.
-///
-/// # Errors
-/// As [`import`].
-pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
+fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
     // {} is a network without nodes: all circuits are directly below the link.
     let network = network.map(|source| Network::read(source, &mut notes)).transpose()?;
@@ -86,7 +101,7 @@ pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Re
     let both = [Direction::Down, Direction::Up];
     let unsaid = |node: &Node| !node.is_virtual && both.iter().any(|&direction| node.capacity(direction).is_none());
     let says = top().any(|node| !node.is_virtual) && !top().any(unsaid);
-    if options.rate.is_none() && !says && !log.has_errors() {
+    if options.rate().is_none() && !says && !log.has_errors() {
         let help = "pass --rate 1gbit, or the nodes of the network with --network network.json";
         wrong(0..0, "the rate of the link is unknown", help, &mut log);
     }
@@ -98,9 +113,8 @@ pub fn read(devices: &Source, network: Option<&Source>, options: &Options) -> Re
         Some(source) => format!("{} and {}", devices.name(), source.name()),
         None => devices.name().to_owned(),
     };
-    let directions = if options.directions.is_empty() { &[Direction::Down][..] } else { &options.directions };
     let mut links = Vec::new();
-    for &direction in directions {
+    for &direction in options.directions() {
         let made = Made { devices, network: &network, circuits: &circuits, options, direction };
         links.push(made.link(&origin, &mut notes));
     }
@@ -231,12 +245,12 @@ impl Made<'_> {
             },
             ..Class::default()
         });
-        plan.weigh(self.options.weights);
-        if let Some(what) = self.options.weights.meaning() {
+        plan.weigh(self.options.weights());
+        if let Some(what) = self.options.weights().meaning() {
             notes.changed(self.devices, None, format!("{}: {what}", self.direction.as_str()));
         }
-        let (link, fitted) = write::link(&plan, "libreqos", origin, self.options.as_is);
-        if !self.options.as_is {
+        let (link, fitted) = write::link(&plan, "libreqos", origin, self.options.as_is());
+        if !self.options.as_is() {
             for over in &fitted.over {
                 self.scaled(over, &plan, notes);
             }
@@ -247,7 +261,7 @@ impl Made<'_> {
 
     fn rate(&self, notes: &mut Notes) -> (u64, String) {
         let at = self.network.source.as_ref();
-        if let Some(rate) = self.options.rate {
+        if let Some(rate) = self.options.rate() {
             return (rate.bps(), "as asked for".to_owned());
         }
         // Without --rate they all have a capacity, which was checked.
@@ -296,7 +310,7 @@ impl Made<'_> {
                 1 => format!("the node \"{}\" has no circuit", first.name),
                 count => format!("{count} nodes have no circuit, the first of them \"{}\"", first.name),
             };
-            if self.direction == self.options.directions.first().copied().unwrap_or_default() {
+            if self.direction == self.options.directions()[0] {
                 notes.left_out(source, Some(first.at.clone()), what);
             }
         }
@@ -363,7 +377,7 @@ impl Made<'_> {
 
     /// Adds the notes that apply to every class.
     fn meanings(&self, plan: &Plan, share: u64, r2q: u64, notes: &mut Notes) {
-        let first = self.options.directions.first().copied().unwrap_or_default();
+        let first = self.options.directions()[0];
         if self.direction != first {
             return;
         }

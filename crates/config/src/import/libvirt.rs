@@ -22,34 +22,46 @@ use std::collections::{HashMap, HashSet};
 use fairlink_core::Rate;
 use roxmltree::{Document, Node};
 
+use super::info::AS_IS;
 use super::notes::{Notes, wrong};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{self, Conflict, minimal, order};
-use super::{Direction, Imported, sound, write};
+use super::{Direction, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, sound, write};
+use crate::commands::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
 use crate::matching::{Mac, Prefix};
-use crate::problem::{Log, Problems, Source, SourceText, Span};
-use crate::tc::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
+use crate::problem::{Log, Problems, Source, Span};
 use crate::units::show_bps;
 
-/// Values that the files do not give.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Rate of the link, in each direction; without it the average of the network.
-    pub rate: Option<Rate>,
-    /// Directions to import; down (inbound) only when empty.
-    pub directions: Vec<Direction>,
-    /// Keep HTB.
-    pub as_is: bool,
-}
-
-/// Reads texts, each with its name in errors.
-///
-/// # Errors
-/// Everything that is wrong with the first of them that is wrong.
-pub fn import(texts: &[(&str, &str)], options: &Options) -> Result<Imported, Problems> {
-    let sources: Vec<Source> = texts.iter().map(|&(name, text)| SourceText::new(name, text)).collect();
-    read(&sources, options)
-}
+pub(super) const INFO: ImportInfo = ImportInfo {
+    name: "libvirt",
+    tool: "libvirt",
+    help: "libvirt: XML of domains, and of their network",
+    files: &[FileInfo {
+        key: "files",
+        placeholder: "FILES",
+        help: "XML of domains (virsh dumpxml) and of the network with their addresses (virsh net-dumpxml)",
+        number: Number::Many,
+        name: "domain.xml",
+        endings: &["xml"],
+    }],
+    options: &[
+        OptionInfo::rate("the average of the network's bandwidth"),
+        OptionInfo::direction("To the machines (inbound), from them (outbound), or a link for each; both need --out"),
+        AS_IS,
+    ],
+    without: &[],
+    has_plans: false,
+    unmatched: MEND,
+    sign: |text| {
+        let follows = |element: &str| {
+            text.split(element)
+                .skip(1)
+                .any(|rest| rest.starts_with(|c: char| c == '>' || c == '/' || c.is_whitespace()))
+        };
+        ["<domain", "<network"].into_iter().any(follows)
+    },
+    reader: read,
+};
 
 /// `<inbound>` or `<outbound>`, in bit/s.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,11 +120,7 @@ struct Found {
     networks: Vec<(Source, Span)>,
 }
 
-/// Reads files of domains and networks, in any order.
-///
-/// # Errors
-/// As [`import`].
-pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
+fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems> {
     let mut notes = Notes::default();
     let mut found = Found::default();
     for source in sources {
@@ -135,8 +143,7 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems>
             return Err(log.into_errors());
         }
     }
-    let empty = SourceText::new("the files", String::new());
-    let source = sources.first().unwrap_or(&empty);
+    let source = &sources[0];
     let mut log = Log::new(source);
     if let [_, (second, at), ..] = &found.networks[..] {
         let mut log = Log::new(second);
@@ -150,27 +157,26 @@ pub fn read(sources: &[Source], options: &Options) -> Result<Imported, Problems>
     }
     grouped(&mut found, &mut notes)?;
     let interfaces = told_apart(&mut found, &mut notes, &mut log);
-    let directions = if options.directions.is_empty() { &[Direction::Down][..] } else { &options.directions };
     let mut links = Vec::new();
-    for &direction in directions {
+    for &direction in options.directions() {
         if log.has_errors() {
             break;
         }
         let network = found.network[direction as usize];
-        match options.rate.map(Rate::bps).or(network.average) {
+        match options.rate().map(Rate::bps).or(network.average) {
             None => {
                 let what = format!("the rate of the link {} is unknown", direction.as_str());
                 wrong(0..0, what, "pass --rate 1gbit, or the network with its <bandwidth>", &mut log);
             }
             Some(rate) => {
-                let plan = plan(&interfaces, rate, options.rate.is_some(), direction);
-                if options.as_is && plan.lending.is_none() {
+                let plan = plan(&interfaces, rate, options.rate().is_some(), direction);
+                if options.as_is() && plan.lending.is_none() {
                     let what =
                         format!("no interface has a floor {}, so --as-is has no lending to keep", direction.as_str());
                     wrong(0..0, what, "remove --as-is", &mut log);
                     break;
                 }
-                let (link, fitted) = write::link(&plan, "libvirt", source.name(), options.as_is);
+                let (link, fitted) = write::link(&plan, "libvirt", source.name(), options.as_is());
                 for over in fitted.over {
                     let asked = show_bps(u64::try_from(over.asked).unwrap_or(u64::MAX));
                     let what = format!(

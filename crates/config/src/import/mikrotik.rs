@@ -24,42 +24,63 @@ mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use fairlink_core::Rate;
-
 use self::mangle::Place;
 use self::router::Router;
 use self::words::{Command, commands};
+use super::info::{AS_IS, OptionKind, WEIGHTS};
 use super::notes::{Notes, Tally, wrong, wrong_also};
-use super::{Direction, Imported, Weights, file_stem, sound};
-use crate::problem::{Log, Problems, Source, SourceText, Span};
+use super::{Direction, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, file_stem, sound};
+use crate::problem::{Log, Problems, Source, Span};
 use crate::units::show_bps;
 
 /// The two kinds of queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queues {
-    /// `/queue tree`
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queues {
     Tree,
-    /// `/queue simple`
     Simple,
 }
 
-/// Values that the export does not give.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Rate of each link; without it the sum of the topmost queues.
-    pub rate: Option<Rate>,
-    /// Kind of queues to import; may be absent if the file has only one kind.
-    pub queues: Option<Queues>,
-    /// Of a tree, the queues below this alone: an interface, `global`, or a queue, which then is the link. All of them,
-    /// a link for each that is no queue, when absent.
-    pub parent: Option<String>,
-    /// Of simple queues, which directions; down alone when empty.
-    pub directions: Vec<Direction>,
-    /// Keep HTB, with its priorities.
-    pub as_is: bool,
-    /// Weights for sharing spare bandwidth; without meaning if the tool's own lending is kept.
-    pub weights: Weights,
-}
+const QUEUES: OptionInfo = OptionInfo {
+    kind: OptionKind::Choice(&[("tree", "/queue tree"), ("simple", "/queue simple")]),
+    ..OptionInfo::name("queues", "QUEUES", "Queues to import, if the file has both kinds")
+};
+const PARENT: OptionInfo = OptionInfo {
+    default: Some("all; several interfaces need --out"),
+    ..OptionInfo::name(
+        "parent",
+        "NAME",
+        "Import the queues of the tree below this: an interface, `global`, or a queue, whose limit is then the link's rate",
+    )
+};
+
+pub(super) const INFO: ImportInfo = ImportInfo {
+    name: "mikrotik",
+    tool: "RouterOS",
+    help: "MikroTik RouterOS: an export with queue trees or simple queues",
+    files: &[FileInfo {
+        key: "file",
+        placeholder: "FILE",
+        help: "The output of `/export`",
+        number: Number::One,
+        name: "export.rsc",
+        endings: &["rsc"],
+    }],
+    options: &[
+        OptionInfo::rate("the sum of the topmost queues"),
+        QUEUES,
+        PARENT,
+        OptionInfo::direction("Of simple queues: to the targets, from them, or a link for each; both need --out"),
+        WEIGHTS,
+        AS_IS,
+    ],
+    without: &[],
+    has_plans: true,
+    unmatched: MEND,
+    sign: |text| {
+        text.lines().any(|line| line.starts_with("/queue") && line.split_whitespace().next() == Some("/queue"))
+    },
+    reader: |sources, options| read(&sources[0], options),
+};
 
 /// A frame with its Ethernet header, in bytes.
 const FRAME: u64 = 1514;
@@ -69,19 +90,7 @@ const GLOBAL: &str = "global";
 /// The remark of the class for packets that no queue takes.
 const OTHERS: &str = "traffic without a queue";
 
-/// Reads a text; `name` is its name in errors.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
-pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
-    read(&SourceText::new(name, text.into()), options)
-}
-
-/// Reads a file.
-///
-/// # Errors
-/// As [`import`].
-pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let commands = commands(source.inner(), &mut log);
     let mut reading = Reading {
@@ -233,8 +242,9 @@ impl<'a> Reading<'a> {
                 .iter()
                 .any(|command| command.section == section && command.verb == "add" && !command.is_on("disabled"))
         };
-        let queues = match (there("queue tree"), there("queue simple"), self.options.queues) {
-            (_, _, Some(asked)) => asked,
+        let queues = match (there("queue tree"), there("queue simple"), self.options.get(QUEUES.key)) {
+            (_, _, Some("tree")) => Queues::Tree,
+            (_, _, Some(_)) => Queues::Simple,
             (true, true, None) => {
                 let help = "select one with --queues tree or --queues simple";
                 self.wrong(&(0..0), "the file has queue trees and simple queues, and a packet passes both", help);
@@ -243,13 +253,13 @@ impl<'a> Reading<'a> {
             (_, true, None) => Queues::Simple,
             (_, false, None) => Queues::Tree,
         };
-        let directions = match (&self.options.directions[..], queues) {
+        let directions = match queues {
             // A tree shapes traffic that leaves by an interface.
-            (_, Queues::Tree) | ([], _) => vec![Direction::Down],
-            (asked, _) => asked.to_vec(),
+            Queues::Tree => &[Direction::Down],
+            Queues::Simple => self.options.directions(),
         };
         let mut links = Vec::new();
-        for direction in directions {
+        for &direction in directions {
             let section = if queues == Queues::Tree { "queue tree" } else { "queue simple" };
             let all = self.queues(section, direction);
             if all.is_empty() && !self.log.has_errors() {
@@ -274,7 +284,7 @@ impl<'a> Reading<'a> {
                 Queues::Tree => {
                     let mut bases = tops(&all, None);
                     let places = self.told_by_interface(&all, &mut bases);
-                    let mut tops = tops(&all, self.options.parent.as_deref());
+                    let mut tops = tops(&all, self.options.get(PARENT.key));
                     for (top, base) in tops.iter_mut().zip(&bases).filter(|(top, _)| **top == GLOBAL) {
                         *top = base;
                     }
@@ -355,13 +365,13 @@ impl<'a> Reading<'a> {
     fn roots(&mut self, tops: &[&'a str]) -> Vec<&'a str> {
         let mut seen = HashSet::new();
         let mut roots: Vec<&str> = tops.iter().copied().filter(|top| seen.insert(*top)).collect();
-        match &self.options.parent {
+        match self.options.get(PARENT.key) {
             Some(asked) => {
-                if !roots.contains(&asked.as_str()) {
+                if !roots.contains(&asked) {
                     let what = format!("there is no queue below \"{asked}\"");
                     wrong(0..0, what, format!("there are queues below: {}", roots.join(", ")), &mut self.log);
                 }
-                roots.retain(|root| root == asked);
+                roots.retain(|root| *root == asked);
                 roots
             }
             None => roots,
@@ -576,7 +586,7 @@ impl<'a> Reading<'a> {
         }
         priorities.sort_unstable();
         priorities.dedup();
-        if !self.options.as_is {
+        if !self.options.as_is() {
             if let [first, .., last] = priorities[..] {
                 let what = format!(
                     "priorities {first} to {last}: hls has none; set latency_critical = true for delay-sensitive classes"

@@ -21,32 +21,45 @@ mod words;
 mod write;
 
 use fairlink_core::registry::find;
-use fairlink_core::{Leniency, Members, Rate};
+use fairlink_core::{Leniency, Members};
 
 use self::queues::{Altq, Discipline, Queues};
 use self::words::{Statement, statements};
+use super::info::AS_IS;
 use super::notes::{Notes, Tally, wrong};
-use super::{Draft, Imported, sound};
-use crate::problem::{Log, Problems, Source, SourceText};
+use super::{Draft, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, sound};
+use crate::problem::{Log, Problems, Source};
 
-/// Values that the file does not give.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Rate of the link; without it the `bandwidth` of its `altq`.
-    pub rate: Option<Rate>,
-    /// The only interface to import; all of them, a link for each, when absent.
-    pub interface: Option<String>,
-    /// Keep CBQ, with its priorities.
-    pub as_is: bool,
-}
+const INTERFACE: OptionInfo = OptionInfo {
+    default: Some("all; several need --out"),
+    ..OptionInfo::name("interface", "IF", "Import only the queues of this interface")
+};
 
-/// Reads a text; `name` is its name in errors.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
-pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
-    read(&SourceText::new(name, text.into()), options)
-}
+pub(super) const INFO: ImportInfo = ImportInfo {
+    name: "pf",
+    tool: "pf",
+    help: "pf.conf with ALTQ: hfsc, cbq and priq of FreeBSD, and of OpenBSD up to 5.4",
+    files: &[FileInfo {
+        key: "file",
+        placeholder: "FILE",
+        help: "pf.conf, or its output of `pfctl -vnf pf.conf`",
+        number: Number::One,
+        name: "pf.conf",
+        endings: &["conf"],
+    }],
+    options: &[OptionInfo::rate("the bandwidth of its altq"), INTERFACE, AS_IS],
+    without: &[],
+    has_plans: false,
+    unmatched: MEND,
+    sign: |text| {
+        let is = |line: &str| {
+            let mut words = line.split_whitespace();
+            matches!(words.next(), Some("altq" | "queue")) && words.any(|word| word == "bandwidth" || word == "on")
+        };
+        text.lines().any(is)
+    },
+    reader: |sources, options| read(&sources[0], options),
+};
 
 /// Statements unrelated to queues.
 const PASSED_OVER: [&str; 16] = [
@@ -90,11 +103,7 @@ struct Reading<'a> {
     tallies: Tallies,
 }
 
-/// Reads a file.
-///
-/// # Errors
-/// As [`import`].
-pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut log = Log::new(source);
     let statements = statements(source.inner(), &mut log);
     let mut reading = Reading { source, options, log, notes: Notes::default(), tallies: Tallies::default() };
@@ -153,12 +162,13 @@ impl Reading<'_> {
             return Vec::new();
         }
         let mut altqs: Vec<&Altq> = queues.altqs.iter().collect();
-        if let Some(asked) = &self.options.interface {
-            altqs.retain(|altq| altq.interface == *asked);
+        let asked = self.options.get(INTERFACE.key);
+        if let Some(asked) = asked {
+            altqs.retain(|altq| altq.interface == asked);
         }
         if altqs.is_empty() {
             let names: Vec<&str> = queues.altqs.iter().map(|altq| altq.interface.as_str()).collect();
-            let (what, help) = match &self.options.interface {
+            let (what, help) = match asked {
                 Some(asked) if !names.is_empty() => {
                     (format!("there is no altq on \"{asked}\""), format!("there are: {}", names.join(", ")))
                 }
@@ -179,7 +189,7 @@ impl Reading<'_> {
         let mut tree = queues.tree(altq, self)?;
         let found = rules::matches(&altq.interface, &tree, filters, self);
         order::into_file_order(&mut tree, found, self)?;
-        if altq.discipline == Discipline::Cbq && !self.options.as_is {
+        if altq.discipline == Discipline::Cbq && !self.options.as_is() {
             let what = format!(
                 "spare bandwidth on {}: CBQ gives it to borrowing queues by priority; here siblings share it in proportion to their guarantees, max-min fair",
                 altq.interface
@@ -198,7 +208,7 @@ impl Reading<'_> {
             );
             self.notes.changed(self.source, Some(altq.at.clone()), what);
         }
-        Some(write::link(&tree, self.source.name(), self.options.as_is))
+        Some(write::link(&tree, self.source.name(), self.options.as_is()))
     }
 
     /// Adds a note for each finding of the tallies.

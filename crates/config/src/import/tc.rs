@@ -1,6 +1,6 @@
 //! tc: a script of commands, input of `tc -batch`, or tc's output for a running system.
 //!
-//! The reader is that of [`crate::tc`], documented in `docs/tc.md`. Here rates that do not fit in the hierarchy are
+//! The reader is that of `commands`, documented in `docs/tc.md`. Here rates that do not fit in the hierarchy are
 //! scaled down, and frames that tc sends past all classes get a class. `hls` replaces HTB or CBQ, unless those are
 //! kept.
 
@@ -9,40 +9,43 @@ mod tests;
 
 use std::collections::HashSet;
 
-use fairlink_core::Rate;
+use super::info::AS_IS;
+use super::{Draft, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, file_stem, sound};
+use crate::commands::convert::{ImportOptions, Lending, read_as};
+use crate::problem::{Log, Problem, Problems, Source};
 
-use super::{Draft, Imported, file_stem, sound};
-use crate::problem::{Log, Problem, Problems, Source, SourceText};
-use crate::tc::ImportOptions;
-use crate::tc::import::{Lending, read_as};
+const DEVICE: OptionInfo = OptionInfo {
+    default: Some("all; several need --out"),
+    ..OptionInfo::name("dev", "IF", "Import only this device; also the name for output without a device")
+};
 
-/// Values that the commands do not give.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Rate of the link. Default: CBQ's `bandwidth`; for HTB the sum of the root's classes.
-    pub rate: Option<Rate>,
-    /// The only device to import; without it all of them, a link for each. It is also the name of one that is shown
-    /// without.
-    pub device: Option<String>,
-    /// Keep HTB or CBQ, with its quanta, bursts and priorities.
-    pub as_is: bool,
-}
+pub(super) const INFO: ImportInfo = ImportInfo {
+    name: "tc",
+    tool: "tc",
+    help: "tc: a script of commands, or output of `tc -d qdisc|class|filter show` of a running system",
+    files: &[FileInfo {
+        key: "file",
+        placeholder: "FILE",
+        help: "The file: commands, or output of tc, as text or JSON",
+        number: Number::One,
+        name: "text.tc",
+        endings: &[],
+    }],
+    options: &[OptionInfo::rate("cbq's bandwidth; of htb the sum of the root's classes"), DEVICE, AS_IS],
+    without: &[],
+    has_plans: false,
+    unmatched: MEND,
+    sign: |text| {
+        let verbs = ["add", "replace", "change", "htb", "hfsc", "cbq"];
+        let is = |pair: &[&str]| ["qdisc", "class"].contains(&pair[0]) && verbs.contains(&pair[1]);
+        text.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().windows(2).any(is))
+    },
+    reader: |sources, options| read(&sources[0], options),
+};
 
-/// Reads a text; `name` is its name in errors.
-///
-/// # Errors
-/// Everything that is wrong with it, at its place.
-pub fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
-    read(&SourceText::new(name, text.into()), options)
-}
-
-/// Reads a file.
-///
-/// # Errors
-/// As [`import`].
-pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
-    let of = |device: Option<String>| ImportOptions { rate: options.rate, device };
-    let all = read_as(source, &of(options.device.clone()), Lending::Fitted)?;
+fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
+    let of = |device: Option<String>| ImportOptions { rate: options.rate(), device };
+    let all = read_as(source, &of(options.get(DEVICE.key).map(str::to_owned)), Lending::Fitted)?;
     if all.pooled {
         let mut log = Log::new(source);
         let help = "import slots of HTB's first version with fairlink tc import: only a simulation can have several links that share a pool";
@@ -53,7 +56,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
     let mut known = HashSet::new();
     for device in &all.devices {
         let before = read_as(source, &of(Some(device.clone())), Lending::Fitted)?;
-        let lending = if options.as_is { Lending::Fitted } else { Lending::Fair };
+        let lending = if options.as_is() { Lending::Fitted } else { Lending::Fair };
         let after = read_as(source, &of(Some(device.clone())), lending)?;
         // A note that applies to all devices is given once.
         notes.extend(after.notes.into_iter().filter(|note| known.insert((note.span(), note.to_string()))));
@@ -65,7 +68,7 @@ pub fn read(source: &Source, options: &Options) -> Result<Imported, Problems> {
         // HFSC is unchanged, so there is nothing to compare.
         // Only queues may differ if the scheduler is unchanged.
         let scheduler = |text: &str| text.lines().find(|line| line.starts_with("scheduler = ")).map(str::to_owned);
-        let is_other = options.as_is || scheduler(&before.text) != scheduler(&after.text);
+        let is_other = options.as_is() || scheduler(&before.text) != scheduler(&after.text);
         let before = is_other.then_some(before.text);
         links.push(Draft { name: file_stem(device), text: after.text, tabled: None, before, idle });
     }

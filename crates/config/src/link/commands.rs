@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{LinkFile, ReadOptions};
+#[cfg(feature = "tools")]
+use crate::commands::convert;
+#[cfg(feature = "tools")]
+pub(super) use crate::commands::convert::ImportOptions as TcOptions;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText};
 use crate::reader::Table;
-#[cfg(feature = "tools")]
-use crate::tc::import;
-#[cfg(feature = "tools")]
-pub(super) use crate::tc::import::ImportOptions as TcOptions;
 
 /// Values that tc commands do not give.
 #[cfg(not(feature = "tools"))]
@@ -81,7 +81,7 @@ impl LinkFile {
     /// Reads the first or the requested device of a file of tc commands. Losses become a warning.
     #[cfg(feature = "tools")]
     pub(super) fn from_tc(source: &Source, open: &TcOptions, options: &ReadOptions<'_>) -> Result<Self, Problems> {
-        let made = import::read(source, open)?;
+        let made = convert::read(source, open)?;
         let mut link = Self::parse(&made.name, made.text, options)?;
         link.warnings.splice(0..0, made.notes);
         Ok(link)

@@ -10,12 +10,12 @@ use fairlink_schema::keys::{CLASS, LINK};
 use miette::Severity;
 
 use crate::classid::Classid;
+use crate::commands::kernel::{MAX_PRIORITY, MAX_QUANTUM};
 use crate::link::KERNEL_HTB_LEVELS;
 use crate::link::LinkFile;
 use crate::matching::ethernet::{IPV4, IPV6, PPPOE_SESSION};
 use crate::matching::{IpVersion, Match, PortRange, TCP, UDP};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::tc::kernel::{MAX_PRIORITY, MAX_QUANTUM};
 use crate::units::{show_bps, show_rate};
 
 /// Minimum quantum written by default, in bytes: each turn of a class sends a frame.

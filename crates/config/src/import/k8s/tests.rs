@@ -24,9 +24,13 @@ fn pods() -> String {
     format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{}]}}"#, all.join(","))
 }
 
+fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    super::super::tests::import(&INFO, &[(name, &text.into())], options)
+}
+
 fn options(node: Option<&str>) -> Options {
-    let directions = vec![Direction::Down, Direction::Up];
-    Options { rate: Rate::from_bps(100_000_000).unwrap(), node: node.map(str::to_owned), directions }
+    let options = Options::default().with("rate", "100mbit").with("direction", "both");
+    node.map_or(options.clone(), |node| options.with("node", node))
 }
 
 fn ceiling(link: &LinkFile, name: &str) -> Option<u64> {

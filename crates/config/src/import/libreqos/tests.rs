@@ -30,18 +30,21 @@ const NETWORK: &str = r#"{
   }
 }"#;
 
+fn import(devices: &str, network: Option<&str>, options: &Options) -> Result<Imported, Problems> {
+    let texts = std::iter::once(("devices.csv", devices)).chain(network.map(|text| ("network.json", text)));
+    super::super::tests::import(&INFO, &texts.collect::<Vec<_>>(), options)
+}
+
 fn both() -> Options {
-    Options { directions: vec![Direction::Down, Direction::Up], ..Options::default() }
+    Options::default().with("direction", "both")
 }
 
 fn made(devices: &str, network: Option<&str>, options: &Options) -> Imported {
-    let network = network.map(|text| ("network.json", text));
-    import(("devices.csv", devices), network, options).unwrap_or_else(|errors| panic!("{}", errors.lines()))
+    import(devices, network, options).unwrap_or_else(|errors| panic!("{}", errors.lines()))
 }
 
 fn refused(devices: &str, network: Option<&str>) -> String {
-    let network = network.map(|text| ("network.json", text));
-    import(("devices.csv", devices), network, &Options::default()).expect_err("this is wrong").lines()
+    import(devices, network, &Options::default()).expect_err("this is wrong").lines()
 }
 
 /// Of a class: parent, guarantee, ceiling.
@@ -110,7 +113,7 @@ fn htb_beside_it_has_the_capacities_quanta_and_priorities_that_libreqos_sets_up(
     let names = |link: &LinkFile| link.names.iter().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(names(before), names(&link.link));
     // The same is returned with --as-is.
-    let kept = made(DEVICES, Some(NETWORK), &Options { as_is: true, ..Options::default() });
+    let kept = made(DEVICES, Some(NETWORK), &Options::default().with("as-is", true));
     assert_eq!(kept.links[0].link.scheduler, "htb");
     assert_eq!(kept.links[0].link.matches.len(), link.link.matches.len());
 }
@@ -120,8 +123,7 @@ fn minimums_that_do_not_fit_are_scaled_down_and_said_of_their_node_with_both_num
     let devices = "circuit_id,circuit_name,device_id,device_name,parent_node,mac,ipv4,ipv6,download_min,upload_min,download_max,upload_max,comment\n\
         a,,,,AP,,10.0.0.1,,60,1,90,5,\nb,,,,AP,,10.0.0.2,,20,1,90,5,\n";
     let network = "{\"AP\": {\"downloadBandwidthMbps\": 40, \"uploadBandwidthMbps\": 40}}";
-    let imported =
-        made(devices, Some(network), &Options { rate: Rate::from_bps(1_000 * MBIT).ok(), ..Options::default() });
+    let imported = made(devices, Some(network), &Options::default().with("rate", "1gbit"));
     let link = &imported.links[0];
     assert_eq!(class(&link.link, "a"), ("AP".into(), 30 * MBIT, Some(90 * MBIT)));
     assert_eq!(class(&link.link, "b"), ("AP".into(), 10 * MBIT, Some(90 * MBIT)));
@@ -271,7 +273,7 @@ fn devices_of_a_circuit_share_its_rates_and_an_address_of_two_circuits_stays_wit
 
 #[test]
 fn without_a_network_all_circuits_hang_off_the_link_and_nodes_are_found_by_their_ids() {
-    let options = Options { rate: Rate::from_bps(10 * MBIT).ok(), ..Options::default() };
+    let options = Options::default().with("rate", "10mbit");
     let imported = made(&with_row(""), None, &options);
     assert_eq!(class(&imported.links[0].link, "1").0, "link");
     assert!(imported.notes.iter().any(|note| note.to_string().contains("whose parent node is ignored")));
@@ -289,7 +291,7 @@ fn a_node_without_a_capacity_has_that_of_the_node_above_and_an_empty_network_is_
     // Half of what 100 Mbit/s of 102 are.
     assert_eq!(class(link.link_before.as_ref().unwrap(), "Tower").1, 49_019_607);
     assert!(imported.notes.iter().any(|note| note.to_string().starts_with("1 node has no capacity, or 0")));
-    let options = Options { rate: Rate::from_bps(10 * MBIT).ok(), ..Options::default() };
+    let options = Options::default().with("rate", "10mbit");
     let flat = made(DEVICES, Some("{}"), &options);
     assert_eq!(class(&flat.links[0].link, "7").0, "link");
 }
@@ -362,7 +364,7 @@ fn circuits_of_a_virtual_node_hang_below_the_one_above_it() {
 #[test]
 fn one_rate_for_each_direction_is_minimum_and_maximum() {
     let devices = "ID,Hostname,IPv4,IPv6,Download,Upload\n,a,100.65.0.0,8e95:12ce::/56,100,10\n,b,100.65.0.1,8e95:12ce:0:100::/56,50,5\n";
-    let imported = made(devices, None, &Options { rate: Rate::from_bps(600_000_000).ok(), ..both() });
+    let imported = made(devices, None, &both().with("rate", "600mbit"));
     let [down, up] = &imported.links[..] else { panic!("two links") };
     for (link, name, rate) in [(down, "a", 100_000_000), (down, "b", 50_000_000), (up, "a", 10_000_000)] {
         let (_, guarantee, ceiling) = class(&link.link, name);

@@ -15,6 +15,10 @@ const NETWORK: &str = "<network>
 </network>
 ";
 
+fn import(texts: &[(&str, &str)], options: &Options) -> Result<Imported, Problems> {
+    super::super::tests::import(&INFO, texts, options)
+}
+
 fn domain(name: &str, mac: &str, bandwidth: &str) -> String {
     format!(
         "<domain type='kvm'>\n  <name>{name}</name>\n  <devices>\n    <interface type='network'>\n      <mac address='{mac}'/>\n      <source network='default'/>\n      <bandwidth>{bandwidth}</bandwidth>\n    </interface>\n  </devices>\n</domain>\n"
@@ -40,7 +44,7 @@ fn averages_are_ceilings_floors_guarantees_and_the_network_gives_rate_and_addres
     let db = domain("db", "52:54:00:00:00:02", "<inbound floor='100'/>");
     let lost =
         domain("lost", "52:54:00:00:00:99", "<inbound average='1'/>").replace("<mac address='52:54:00:00:00:99'/>", "");
-    let options = Options { directions: vec![Direction::Down, Direction::Up], ..Options::default() };
+    let options = Options::default().with("direction", "both");
     let texts = [("web.xml", web.as_str()), ("db.xml", &db), ("lost.xml", &lost), ("net.xml", NETWORK)];
     let imported = import(&texts, &options).unwrap_or_else(|errors| panic!("{}", errors.lines()));
     let [down, up] = &imported.links[..] else { panic!("two links") };
@@ -115,7 +119,7 @@ fn rates_of_zero_and_a_lending_that_is_not_there_are_refused() {
         import(&[("net.xml", NETWORK), ("web.xml", web)], options).expect_err("wrong").lines()
     };
     assert!(refused(&web, &options).contains("\"average\" of <inbound> is \"0\""));
-    let as_is = Options { as_is: true, ..Options::default() };
+    let as_is = Options::default().with("as-is", true);
     let web = domain("web", "52:54:00:00:00:01", "<inbound average='10'/>");
     let errors = refused(&web, &as_is);
     assert!(errors.contains("no interface has a floor down, so --as-is has no lending to keep"), "{errors}");
@@ -133,8 +137,7 @@ fn machines_at_a_bridge_are_told_by_their_macs_or_the_addresses_of_their_filters
     let web = bridged("web", "52:54:00:00:00:01", "");
     let db = bridged("db", "52-54-00-0-0-2", "");
     let dns = bridged("dns", "52:54:00:00:00:03", filter);
-    let rate = Rate::from_bps(100_000_000).ok();
-    let options = Options { rate, directions: vec![Direction::Down, Direction::Up], ..Options::default() };
+    let options = Options::default().with("rate", "100mbit").with("direction", "both");
     let texts = [("web.xml", web.as_str()), ("db.xml", &db), ("dns.xml", &dns)];
     let imported = import(&texts, &options).unwrap_or_else(|errors| panic!("{}", errors.lines()));
     for (link, end) in imported.links.iter().zip(["dst", "src"]) {
@@ -183,8 +186,7 @@ fn limits_of_a_port_group_are_those_of_its_interfaces() {
     let web = domain("web", "52:54:00:00:00:01", "")
         .replace("<bandwidth></bandwidth>", "")
         .replace("network='default'", "network='default' portgroup='a'");
-    let imported =
-        import(&[("web.xml", &web)], &Options { rate: Rate::from_bps(1_000_000).ok(), ..Options::default() });
+    let imported = import(&[("web.xml", &web)], &Options::default().with("rate", "1mbit"));
     let said: Vec<String> = imported.unwrap().notes.iter().map(ToString::to_string).collect();
     assert!(said.iter().any(|note| note.contains("of an interface of web: pass the network \"default\"")), "{said:#?}");
 }

@@ -7,9 +7,9 @@ use fairlink_core::Rate;
 use super::takers::Taker;
 use super::words::{Command, Property};
 use super::{FRAME, HTB, MAX_LEVELS, OTHERS, Queue, Reading, Root};
+use crate::commands::setup::UNASSURED;
 use crate::import::plan::{Before, Class, ClassNames, Plan};
 use crate::import::{Direction, Draft, prefixes, write};
-use crate::tc::setup::UNASSURED;
 use crate::units::show_bps;
 
 impl<'a> Reading<'a> {
@@ -101,11 +101,11 @@ impl<'a> Reading<'a> {
             );
             self.notes.changed(self.source, None, what);
         }
-        plan.weigh(self.options.weights);
-        if let Some(what) = self.options.weights.meaning() {
+        plan.weigh(self.options.weights());
+        if let Some(what) = self.options.weights().meaning() {
             self.notes.changed(self.source, None, what.to_owned());
         }
-        let (link, fitted) = write::link(&plan, "mikrotik", self.source.name(), self.options.as_is);
+        let (link, fitted) = write::link(&plan, "mikrotik", self.source.name(), self.options.as_is());
         for over in &fitted.over {
             let whose = over
                 .parent
@@ -124,7 +124,7 @@ impl<'a> Reading<'a> {
     /// error.
     fn rate(&mut self, root: &Root<'_>, queues: &[&Queue<'a>]) -> Option<(u64, &'static str)> {
         let whose = &root.whose;
-        if let Some(rate) = self.options.rate {
+        if let Some(rate) = self.options.rate() {
             return Some((rate.bps(), "as asked for"));
         }
         if let Some(limit) = root.limit {

@@ -9,10 +9,10 @@ use super::mangle::{self, Marked, Marks, Place};
 use super::words::marks;
 use super::{Queue, Reading};
 use crate::classid::Classid;
+use crate::commands::order::{self, Order};
+use crate::commands::setup::Filter;
 use crate::import::Direction;
 use crate::matching::{Match, Reach};
-use crate::tc::order::{self, Order};
-use crate::tc::setup::Filter;
 
 /// A queue by its position, or `None` for traffic without a queue.
 pub(super) type Taker = Option<usize>;

@@ -3,7 +3,7 @@ use fairlink_core::{ClassId, HostKey, Share};
 use super::*;
 use crate::link::LinkFile;
 use crate::matching::{FrameKey, IpVersion, v4_mapped};
-use crate::problem::ProblemKind;
+use crate::problem::{ProblemKind, SourceText};
 
 /// An export with the peculiarities of published ones: a duplicate section, continuation lines within words, quotes, a
 /// script in a value, queue types, a disabled queue.
@@ -31,6 +31,10 @@ add max-limit=10M name=games packet-mark=games parent=up
 add max-limit=50M name=down packet-mark=all parent=lan
 /queue type add name=fq kind=fq-codel
 ";
+
+fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    super::super::tests::import(&INFO, &[(name, &text.into())], options)
+}
 
 fn made(text: &str, options: &Options) -> Imported {
     import("export.rsc", text, options).unwrap_or_else(|errors| panic!("{}", errors.lines()))
@@ -65,7 +69,7 @@ const M: u64 = 1_000_000;
 
 #[test]
 fn simple_queues_have_their_rates_of_each_direction() {
-    let options = Options { directions: vec![Direction::Down, Direction::Up], ..Options::default() };
+    let options = Options::default().with("direction", "both");
     let imported = made(SIMPLE, &options);
     let [down, up] = &imported.links[..] else { panic!("two links") };
     assert_eq!(down.link.tree.link().rate.bps(), 25 * M);
@@ -99,7 +103,7 @@ fn simple_queues_have_their_rates_of_each_direction() {
 
 #[test]
 fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
-    let options = Options { parent: Some("wan".to_owned()), ..Options::default() };
+    let options = Options::default().with("parent", "wan");
     let imported = made(TREE, &options);
     let link = &imported.links[0];
     assert_eq!((imported.links.len(), link.name.as_str()), (1, "wan"));
@@ -125,7 +129,7 @@ fn a_tree_hangs_off_its_interface_and_takes_what_its_marks_say() {
     // All trees, a link for each; or a queue as the link.
     let names: Vec<String> = made(TREE, &Options::default()).links.into_iter().map(|link| link.name).collect();
     assert_eq!(names, ["wan", "lan"]);
-    let below = made(TREE, &Options { parent: Some("up".to_owned()), ..Options::default() });
+    let below = made(TREE, &Options::default().with("parent", "up"));
     assert_eq!(below.links[0].link.tree.link().rate.bps(), 20 * M);
     assert_eq!(class(&below.links[0].link, "web").0, "link");
 }
@@ -213,7 +217,7 @@ fn what_is_wrong_is_refused_at_its_line() {
         ("/queue tree\nadd name=a parent=wan\n", Options::default(), "the rate of wan is unknown"),
         (
             TREE,
-            Options { parent: Some("dmz".to_owned()), ..Options::default() },
+            Options::default().with("parent", "dmz"),
             "there is no queue below \"dmz\"; there are queues below: wan, lan",
         ),
         (&format!("{SIMPLE}{TREE}"), Options::default(), "select one with --queues tree or --queues simple"),
@@ -221,10 +225,7 @@ fn what_is_wrong_is_refused_at_its_line() {
         let errors = refused(text, &options);
         assert!(errors.contains(said), "{errors}");
     }
-    assert_eq!(
-        made(&format!("{SIMPLE}{TREE}"), &Options { queues: Some(Queues::Tree), ..Options::default() }).links.len(),
-        2
-    );
+    assert_eq!(made(&format!("{SIMPLE}{TREE}"), &Options::default().with("queues", "tree")).links.len(), 2);
 }
 
 #[test]
@@ -349,7 +350,7 @@ fn few_queues_are_no_table_and_what_is_kept_has_its_comments() {
     };
     let tabled = |queues: usize| made(&few(queues), &Options::default()).links.remove(0).tabled.is_some();
     assert_eq!([tabled(29), tabled(30)], [false, true]);
-    let kept = made(&few(2), &Options { as_is: true, ..Options::default() }).links.remove(0).text;
+    let kept = made(&few(2), &Options::default().with("as-is", true)).links.remove(0).text;
     assert!(kept.contains("scheduler = \"htb\"") && kept.contains("# flat 1\nname = \"q1\""), "{kept}");
 }
 
@@ -532,14 +533,14 @@ add name=u parent=global packet-mark=up max-limit=10M\n";
     assert!(
         said(&imported, true).iter().any(|note| note.contains("all its marks are of traffic that comes in by lan2"))
     );
-    let chosen = Options { parent: Some("lan2".to_owned()), ..Options::default() };
+    let chosen = Options::default().with("parent", "lan2");
     assert_eq!(import("a.rsc", other, &chosen).unwrap().links[0].name, "from-lan2");
     // A queue as the link is in the place of its parent.
     let below = text.replace(
         "name=d parent=global packet-mark=down",
         "name=t parent=global\nadd name=d parent=t packet-mark=down max-limit=9M\nadd name=e parent=t packet-mark=x",
     );
-    let chosen = Options { parent: Some("t".to_owned()), rate: Rate::from_bps(M).ok(), ..Options::default() };
+    let chosen = Options::default().with("parent", "t").with("rate", "1mbit");
     let imported = import("a.rsc", below, &chosen).unwrap();
     assert_eq!((imported.links[0].name.as_str(), imported.links[0].link.unreachable().len()), ("t", 1));
     let with_net = format!("/ip address\nadd address=10.1.0.1/16 interface=lan\n{text}");

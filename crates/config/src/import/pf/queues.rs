@@ -216,7 +216,7 @@ impl Queues {
 
     /// Builds the queues of an interface. `None` if there is an error, which is in the log.
     pub(super) fn tree(&self, altq: &Altq, reading: &mut Reading<'_>) -> Option<Tree> {
-        let (rate, rate_why) = match (reading.options.rate, altq.bandwidth) {
+        let (rate, rate_why) = match (reading.options.rate(), altq.bandwidth) {
             (Some(rate), _) => (rate.bps(), "as asked for"),
             (None, Some(Bandwidth::Bits(bps))) => (bps, "its bandwidth"),
             _ => {

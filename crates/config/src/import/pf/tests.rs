@@ -5,6 +5,10 @@ use crate::matching::{FrameKey, IpVersion, Match, TCP, UDP, v4_mapped};
 
 const HFSC: &str = include_str!("../../../../../scenarios/import/pf.conf");
 
+fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    super::super::tests::import(&INFO, &[(name, &text.into())], options)
+}
+
 fn made(text: &str) -> Imported {
     import("pf.conf", text, &Options::default()).unwrap_or_else(|problems| panic!("{}", problems.lines()))
 }
@@ -161,7 +165,7 @@ fn cbq_becomes_guarantees_and_is_kept_beside() {
         before.contains("scheduler = \"cbq-top-level\"") && before.contains("bounded = true\npriority = 6"),
         "{before}"
     );
-    let kept = import("pf.conf", text, &Options { as_is: true, ..Options::default() }).unwrap();
+    let kept = import("pf.conf", text, &Options::default().with("as-is", true)).unwrap();
     assert_eq!(kept.links[0].text, before);
 }
 
@@ -198,7 +202,7 @@ fn two_interfaces_are_two_links_and_a_queue_may_be_of_one() {
         imported.links[0].text.contains("guarantee = \"500kbit\"")
             && imported.links[1].text.contains("guarantee = \"200kbit\"")
     );
-    let one = import("pf.conf", text, &Options { interface: Some("b".to_owned()), ..Options::default() }).unwrap();
+    let one = import("pf.conf", text, &Options::default().with("interface", "b")).unwrap();
     assert_eq!(one.links.len(), 1);
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::queues::{Class, Discipline, Tree};
+use crate::commands::setup::UNASSURED;
 use crate::import::Draft;
 use crate::import::plan::ClassNames;
-use crate::tc::setup::UNASSURED;
 use crate::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
 use crate::units::rate_key;
 

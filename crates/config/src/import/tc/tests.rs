@@ -15,6 +15,10 @@ tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.1.0.0/16
 tc filter add dev eth0 parent 1: protocol ip prio 2 handle 6 fw flowid 1:20
 ";
 
+fn import(name: &str, text: impl Into<String>, options: &Options) -> Result<Imported, Problems> {
+    super::super::tests::import(&INFO, &[(name, &text.into())], options)
+}
+
 fn made(text: &str, options: &Options) -> Imported {
     import("a.tc", text, options).unwrap_or_else(|errors| panic!("{}", errors.lines()))
 }
@@ -68,7 +72,7 @@ fn rates_that_do_not_fit_are_scaled_down_under_hls_and_under_htb() {
     assert!(has(&left_out, 3, "bursts are left out"), "{left_out:#?}");
     assert!(has(&left_out, 9, "a filter to 1:20 is left out"), "{left_out:#?}");
     // No such note if HTB is kept.
-    let kept = made(SCRIPT, &Options { as_is: true, ..Options::default() });
+    let kept = made(SCRIPT, &Options::default().with("as-is", true));
     assert_eq!(kept.links[0].link.scheduler, "htb");
     assert!(!kept.notes.iter().any(|note| note.to_string().contains("quanta")));
 }
@@ -104,7 +108,7 @@ fn each_device_is_a_link_of_its_own_and_cbq_is_imported_as_well() {
     let bounded = ceiling(&second.link, "1:10").unwrap();
     assert_eq!(bounded, guarantee(&second.link, "1:10"));
     assert_eq!(ceiling(&second.link, "1:20"), None);
-    let alone = made(&format!("{SCRIPT}{other}"), &Options { device: Some("eth0".to_owned()), ..Options::default() });
+    let alone = made(&format!("{SCRIPT}{other}"), &Options::default().with("dev", "eth0"));
     assert_eq!(alone.links.len(), 1);
     let one = |link: &LinkFile| {
         (1..link.tree.len()).map(|id| guarantee(link, link.names.name(ClassId(id as u32)))).collect::<Vec<_>>()

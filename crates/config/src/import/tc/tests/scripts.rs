@@ -25,7 +25,7 @@ fn said(imported: &Imported, text: &str) -> bool {
 }
 
 fn rate(text: &str) -> Options {
-    Options { rate: Some(crate::units::parse_rate(text, None).unwrap()), ..Options::default() }
+    Options::default().with("rate", text)
 }
 
 fn refused(text: &str, options: &Options) -> String {
@@ -129,7 +129,7 @@ tc class add dev eth0 parent 2: classid 10 htb rate 10mbit burst 0
 tc qdisc add dev eth0 parent 2:10 handle 20 netem delay 100ms
 tc qdisc add dev eth0 parent 20: handle 101: pfifo limit 7
 ";
-    let imported = made(text, &Options { as_is: true, ..Options::default() });
+    let imported = made(text, &Options::default().with("as-is", true));
     let link = &imported.links[0].link;
     assert_eq!(link.names.name(link.default_class.unwrap()), "2:10");
     assert_eq!(guarantee(link, "2:10"), 10 * M);
@@ -177,7 +177,7 @@ tc filter add dev eth0 parent 1:0 protocol ip prio 1 handle 1 fw flowid 1:1
 fn a_rule_for_any_interface_of_a_kind_is_not_one_for_all_frames() {
     let of = |interface: &str| {
         let rule = format!("iptables -t mangle -A PREROUTING -i {interface} -p udp -j MARK --set-mark 6\n");
-        let imported = made(&format!("{SCRIPT}{rule}"), &Options { as_is: true, ..Options::default() });
+        let imported = made(&format!("{SCRIPT}{rule}"), &Options::default().with("as-is", true));
         let assumed = imported
             .notes
             .iter()

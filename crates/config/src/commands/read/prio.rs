@@ -3,11 +3,11 @@
 //! net/ipv4/route.c); tc-prio(8) has the same table.
 
 use crate::classid::Classid;
+use crate::commands::filter::code_points;
+use crate::commands::findings::changed;
+use crate::commands::setup::{Class, Device, Filter, Root, RootKind, Settings, UNASSURED};
 use crate::matching::Match;
 use crate::problem::{Log, Problem, Span};
-use crate::tc::filter::code_points;
-use crate::tc::findings::changed;
-use crate::tc::setup::{Class, Device, Filter, Root, RootKind, Settings, UNASSURED};
 
 /// Bits of the type of service that give a priority, and the priority; all other frames have priority 0.
 const PRIORITIES: [(u32, usize); 3] = [(0x10, 6), (0x08, 2), (0x18, 4)];

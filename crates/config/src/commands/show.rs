@@ -9,10 +9,10 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::commands::findings::{left_out, wrong};
+use crate::commands::words::{Command, Word};
 use crate::json::Json;
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{left_out, wrong};
-use crate::tc::words::{Command, Word};
 
 /// Returns true if a text is tc's output, not commands: by its first significant line.
 pub(super) fn is_shown(text: &str) -> bool {

@@ -7,14 +7,14 @@ use std::iter::successors;
 use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
 use crate::classid::Classid;
+use crate::commands::findings::{changed, left_out, wrong};
+use crate::commands::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
+use crate::commands::order::{self, Order};
+use crate::commands::read;
+use crate::commands::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, UNASSURED};
 use crate::fit::{Asked, fit};
 use crate::matching::{Match, Reach};
 use crate::problem::{Log, Problem, Problems, Source, Span};
-use crate::tc::findings::{changed, left_out, wrong};
-use crate::tc::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
-use crate::tc::order::{self, Order};
-use crate::tc::read;
-use crate::tc::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, UNASSURED};
 use crate::toml_text::{DEFAULT_LEAF, comment, curve_key, line, quoted};
 use crate::units::{rate_key, show_bps, size_key};
 

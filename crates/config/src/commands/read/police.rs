@@ -4,13 +4,13 @@
 
 use super::{Parent, Place, device_named};
 use crate::classid::Classid;
+use crate::commands::findings::{changed, left_out};
+use crate::commands::kernel::R2Q;
+use crate::commands::options::Words;
+use crate::commands::setup::{Class, Device, Policed, Root, RootKind, Settings};
+use crate::commands::words::Word;
+use crate::commands::{filter, units};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{changed, left_out};
-use crate::tc::kernel::R2Q;
-use crate::tc::options::Words;
-use crate::tc::setup::{Class, Device, Policed, Root, RootKind, Settings};
-use crate::tc::words::Word;
-use crate::tc::{filter, units};
 use crate::units::show_bps;
 
 /// The link that has the policers of a device.

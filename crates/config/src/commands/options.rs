@@ -3,13 +3,13 @@
 use fairlink_core::{Nanos, Rate};
 
 use crate::class::map_burst;
+use crate::commands::cake::{self, Tin};
+use crate::commands::findings::{changed, left_out, wrong};
+use crate::commands::kernel::{FRAME, MAX_PRIORITY, R2Q};
+use crate::commands::setup::{Curve, RootKind, Settings, UNASSURED};
+use crate::commands::units;
+use crate::commands::words::Word;
 use crate::problem::{Log, Problem, Span};
-use crate::tc::cake::{self, Tin};
-use crate::tc::findings::{changed, left_out, wrong};
-use crate::tc::kernel::{FRAME, MAX_PRIORITY, R2Q};
-use crate::tc::setup::{Curve, RootKind, Settings, UNASSURED};
-use crate::tc::units;
-use crate::tc::words::Word;
 
 /// Words of one command, from left to right.
 pub(super) struct Words<'w> {

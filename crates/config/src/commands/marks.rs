@@ -16,11 +16,11 @@ mod tests;
 use std::collections::{BTreeMap, HashSet};
 
 use crate::classid::Classid;
+use crate::commands::findings::{changed, left_out};
+use crate::commands::setup::{Device, Filter, MarkFilter};
+use crate::commands::words::Word;
 use crate::matching::{Match, MatchErrorKind};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{changed, left_out};
-use crate::tc::setup::{Device, Filter, MarkFilter};
-use crate::tc::words::Word;
 
 use bits::{Change, Mark};
 use walk::{Region, State, Walk};

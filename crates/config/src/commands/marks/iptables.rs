@@ -2,10 +2,10 @@
 
 use super::{Action, ChainName, Change, Conditions, Firewall, Interface, Rule, Test};
 use crate::classid::Classid;
+use crate::commands::filter::{code_points, prefix};
+use crate::commands::options::count;
 use crate::problem::Span;
 use crate::services;
-use crate::tc::filter::{code_points, prefix};
-use crate::tc::options::count;
 
 /// Returns the priority of a table within a hook; `None` for one whose rules see only the first packet of a connection.
 pub(super) fn priority(table: &str) -> Option<i64> {

@@ -1,4 +1,5 @@
-use crate::import::tc::{Options, import};
+use crate::import::{Options, find};
+use crate::problem::SourceText;
 
 const TREE: &str = "tc qdisc add dev eth0 root handle 1: htb default 30
 tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit
@@ -29,8 +30,8 @@ fn key((proto, sport, dport): (u8, u16, u16)) -> crate::matching::FrameKey {
 
 /// As [`classes`], with another tree.
 fn classes_of(tree: &str, rules: &str, packets: &[(u8, u16, u16)]) -> (Vec<String>, String) {
-    let made = import("a.tc", format!("{tree}{rules}"), &Options::default())
-        .unwrap_or_else(|errors| panic!("{}", errors.lines()));
+    let source = SourceText::new("a.tc", format!("{tree}{rules}"));
+    let made = find("tc").unwrap().read(&[source], &Options::default()).unwrap_or_else(|error| panic!("{error:?}"));
     let link = &made.links[0].link;
     let of = |packet: &(u8, u16, u16)| {
         let key = key(*packet);
@@ -216,7 +217,7 @@ fn random_rules_give_each_packet_the_class_that_a_walk_of_that_packet_gives() {
         let mut log = crate::problem::Log::new(&source);
         let mut firewall = super::Firewall::default();
         let mut notes = Vec::new();
-        for command in crate::tc::words::commands(&rules, &mut log) {
+        for command in crate::commands::words::commands(&rules, &mut log) {
             firewall.read(&command, &log, &mut notes);
         }
         let walk = super::Walk::leaving(&firewall, "ip", "eth0");

@@ -10,8 +10,8 @@ use std::net::Ipv4Addr;
 use super::iptables::{number, ports, protocol};
 use super::{Action, ChainName, Change, Conditions, Firewall, Interface, Rule, Test};
 use crate::classid::Classid;
+use crate::commands::filter::prefix;
 use crate::problem::Span;
-use crate::tc::filter::prefix;
 
 /// Chains, sets and variables that rules of nft refer to.
 #[derive(Debug, Default)]

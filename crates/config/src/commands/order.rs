@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::classid::Classid;
+use crate::commands::setup::Filter;
 use crate::matching::{Match, Reach};
-use crate::tc::setup::Filter;
 
 /// Maximum number of filters that are compared in pairs. More filters keep the order of the first filters of their
 /// classes, and [`Order::is_compared`] is false if that may change the class of a frame.

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::commands::findings::wrong;
 use crate::problem::{Log, Span};
-use crate::tc::findings::wrong;
 
 /// A word and its place in the file, or that of the variable that it comes from.
 #[derive(Clone, Debug)]

@@ -5,12 +5,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::classid::Classid;
+use crate::commands::findings::{changed, left_out, wrong};
+use crate::commands::options::{Words, count};
+use crate::commands::setup::Filter;
+use crate::commands::words::Word;
 use crate::matching::{MAX_DSCP, Mac, Match};
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{changed, left_out, wrong};
-use crate::tc::options::{Words, count};
-use crate::tc::setup::Filter;
-use crate::tc::words::Word;
 
 /// Conditions of a match, or the part that is not expressible. A code point may have alternatives (`dscp 4,20`), each
 /// of which becomes a match, and [`ECN`] is not a condition of matches.

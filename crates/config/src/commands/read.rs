@@ -4,15 +4,15 @@ mod police;
 mod prio;
 
 use crate::classid::{Classid, hex};
+use crate::commands::findings::{changed, left_out, wrong};
+use crate::commands::kernel::R2Q;
+use crate::commands::marks::Firewall;
+use crate::commands::options::{self, Words};
+use crate::commands::setup::{Class, Classes, Device, Filter, LeafQueue, MarkFilter, Root, RootKind, Settings};
+use crate::commands::words::{self, Word};
+use crate::commands::{filter, show, words::Command};
 use crate::matching::Match;
 use crate::problem::{Log, Problem, Span};
-use crate::tc::findings::{changed, left_out, wrong};
-use crate::tc::kernel::R2Q;
-use crate::tc::marks::Firewall;
-use crate::tc::options::{self, Words};
-use crate::tc::setup::{Class, Classes, Device, Filter, LeafQueue, MarkFilter, Root, RootKind, Settings};
-use crate::tc::words::{self, Word};
-use crate::tc::{filter, show, words::Command};
 
 /// Reads all devices, in the order of their first use; `unnamed` is the device of output without one. Errors are in the
 /// log.
