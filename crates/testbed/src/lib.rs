@@ -65,7 +65,7 @@ pub use {
     counters::{PacketCounters, packet_counters},
     generator::{ClassSent, Generator, GeneratorConfig, GeneratorError, GeneratorProgress, GeneratorReport, Lanes},
     kernel_htb::{KernelCount, KernelHtb, TcError},
-    lost_processor::LostProcessor,
+    lost_processor::{LIMIT_FOR_ANSWERS, LIMIT_FOR_FRAMES, LostProcessor},
     netns::{NamespaceError, PrivateNamespace, enter_private_namespace},
     ping::{PingError, PingPlan, PingRun, PingStage, RoundTrips},
     reassembly::{ClassDatagrams, Datagrams},

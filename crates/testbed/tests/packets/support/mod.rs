@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 
-use fairlink_testbed::{LostProcessor, PrivateNamespace, enter_private_namespace};
+use fairlink_testbed::{LIMIT_FOR_FRAMES, LostProcessor, PrivateNamespace, enter_private_namespace};
 use libtest_mimic::{Arguments, Trial};
 
 /// Environment variable with the test that a process runs; absent in the first process.
@@ -147,7 +147,7 @@ fn run(name: &str, mut command: Command) -> Result<(), libtest_mimic::Failed> {
         return Ok(());
     }
     let why = format!("{}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    match lost.excuse(name) {
+    match lost.excuse(name, LIMIT_FOR_FRAMES) {
         Some(excuse) => {
             println!("\n{why}\n{excuse}");
             Ok(())
