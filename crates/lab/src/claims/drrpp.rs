@@ -47,7 +47,7 @@ const CLAIMS: &[Claim] = &[
         says: "1850 to 7400 B/s; sigma 3576 to 12141 B",
         sentence: "Table 5.1 gives the arrival rate and the burstiness of the exponential traffic.",
         tests: &[
-            "crates/cli/tests/cli/traffic.rs::exponential_traffic_has_the_rates_of_table_5_1_and_sigma_of_its_order",
+            "crates/lab/tests/cli/traffic.rs::exponential_traffic_has_the_rates_of_table_5_1_and_sigma_of_its_order",
         ],
         timed: false,
         run: traffic::table51,
@@ -227,7 +227,7 @@ const CLAIMS: &[Claim] = &[
         says: "45560 B and 31436 B",
         sentence: "the burstiness, σ, of the MPEG traffic is 45560 bytes if we calculate the frame-burstiness by checking the burstiness frame by frame, and 31436 bytes if we calculate the group-burstiness by checking the burstiness group by group.",
         tests: &[
-            "crates/cli/tests/cli/traffic.rs::mpeg_traffic_has_the_burstiness_of_the_thesis_frame_by_frame_and_group_by_group",
+            "crates/lab/tests/cli/traffic.rs::mpeg_traffic_has_the_burstiness_of_the_thesis_frame_by_frame_and_group_by_group",
         ],
         timed: false,
         run: traffic::mpeg_sigma,

@@ -308,8 +308,8 @@ const CLAIMS: &[Claim] = &[
         says: "hashing; the worst case increases with the classes",
         sentence: "While the worst-case overhead in our implementation increases with the number of classes in the hierarchy, the average time to classify a packet based on hashing is about 3 μs.",
         tests: &[
-            "crates/config/src/matching/classify/tests.rs::many_rules_in_every_form_answer_as_a_list_does",
-            "crates/config/src/matching/classify/tests.rs::steps_of_an_answer_are_counted_and_a_flow_that_was_seen_before_takes_one_entry",
+            "crates/matching/src/classify/tests.rs::many_rules_in_every_form_answer_as_a_list_does",
+            "crates/matching/src/classify/tests.rs::steps_of_an_answer_are_counted_and_a_flow_that_was_seen_before_takes_one_entry",
             "crates/lab/src/claims/hfsc/classifier.rs::matches_that_no_table_takes_are_tried_up_to_the_one_that_is_met",
         ],
         timed: false,

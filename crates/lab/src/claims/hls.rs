@@ -185,7 +185,7 @@ const CLAIMS: &[Claim] = &[
         says: "HMM fair; CBQ not",
         sentence: "The measured rates for HLS in Fig. 7(b) show that HLS satisfies HMM fairness for all classes at all times.",
         tests: &[
-            "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
+            "crates/figures/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
             "crates/core/src/schedulers/link_sharing/cbq/tests.rs::experiment_1_keeps_leaf_guarantees_and_lets_a_or_b_fall_below_its_own",
         ],
         timed: false,
@@ -208,7 +208,7 @@ const CLAIMS: &[Claim] = &[
         says: "3:3:4 and 1:1; others lopsided",
         sentence: "In all three scenarios, the throughput of active classes corresponds to the HMM fair allocation.",
         tests: &[
-            "crates/lab/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
+            "crates/figures/src/experiments/hls.rs::hls_is_within_two_per_cent_of_the_ideal_in_every_phase",
             "crates/core/src/schedulers/link_sharing/htb/tests.rs::without_c_what_the_root_lends_is_split_by_the_quanta_of_leaves",
             "crates/core/src/schedulers/link_sharing/cbq/tests.rs::without_c_the_split_of_a1_and_b2_follows_the_guarantees_of_leaves_as_in_the_kernel",
         ],
