@@ -191,8 +191,12 @@ fn on_cores(script: &str) -> String {
 #[cfg(target_os = "linux")]
 pub(crate) fn in_network(namespaces: &[&str], script: &str, dir: &Scratch, more: &[(&str, &str)]) -> Option<Output> {
     let script = on_cores(script);
-    let mut command = Command::new("unshare");
+    // Under `nohup` SIGHUP is ignored by all that it starts, and a shell cannot undo it; gateways in these scripts get it.
+    let resets = Command::new("env").args(["--default-signal=HUP", "true"]).output();
+    let mut command = Command::new("env");
+    command.args(resets.is_ok_and(|run| run.status.success()).then_some("--default-signal=HUP"));
     command
+        .arg("unshare")
         .args(namespaces)
         .args(["bash", "-c", &format!("{PRELUDE}{script}")])
         .envs([("F", env!("CARGO_BIN_EXE_fairlink")), ("D", &dir.path(""))])

@@ -405,3 +405,15 @@ fn what_was_not_measured_is_not_as_expected_and_other_schedulers_are_not_judged(
     let other = fairlink(&["sim", &file, "--scheduler", "drr"]).quiet();
     assert!(other.stdout.contains("no expectation of the scenario applies to these schedulers"), "{}", other.stdout);
 }
+
+#[test]
+fn what_a_sources_own_shaper_loses_is_told() {
+    let dir = Scratch::new();
+    let source = "{ class = 'b', model = 'poisson', rate = '8mbit', packet = '500B', police = [{ burst = '2kB', rate = '1mbit' }] }";
+    let file = dir.write("shaped.toml", &SMALL.replace("source = [", &format!("source = [ {source},")));
+    let lost =
+        fairlink(&["sim", &file, "--json"]).json()["runs"][0]["link"]["classes"][3]["lost_at_source_packets"].clone();
+    assert!(lost.as_u64().is_some_and(|lost| lost > 1000), "{lost}");
+    let text = fairlink(&["sim", &file]).stdout;
+    assert!(text.contains("packets were lost by the sources' own shapers and policers"), "{text}");
+}

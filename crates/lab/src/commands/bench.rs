@@ -23,7 +23,7 @@ use fairlink_terminal::out::Out;
 #[cfg(target_os = "linux")]
 use fairlink_terminal::out::note;
 
-const DEBUG_BUILD: &str = "A debug build; `cargo run --release -p fairlink-lab -- bench` tells what it really costs.";
+const DEBUG_BUILD: &str = "This is a debug build: a release build has other costs.";
 
 /// Schedulers and workload to measure.
 #[derive(Debug, clap::Args)]

@@ -72,11 +72,11 @@ pub(crate) const EXAMPLES: Examples = &[
         "campaign",
         &[
             (
-                "fairlink-lab campaign scenarios/office.toml --sweep link.rate=11mbit..15mbit..1mbit --runs 100 --out campaign",
+                "fairlink-lab campaign scenarios/office.toml --sweep seed=1..5..1 --runs 100 --out campaign",
                 "500 runs in all, as CSV files. The same command goes on after an interruption.",
             ),
             (
-                "fairlink-lab campaign scenarios/office.toml --runs 1000 --out campaign --shard 1/2 --format parquet",
+                "fairlink-lab campaign scenarios/office.toml --out campaign --shard 1/2 --format parquet",
                 "Half of the runs; another process or machine makes the share 2/2 in the same directory.",
             ),
         ],

@@ -9,7 +9,8 @@ fn the_help_names_the_commands_and_where_links_are_shared() {
     {
         assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))), "{name}: {help}");
     }
-    assert!(help.contains("by the program fairlink") && help.contains("Examples:"), "{help}");
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("simulated by the program fairlink.") && words.contains("Examples:"), "{help}");
     // Without a command, the same goes to standard error.
     let bare = lab(&[]);
     assert!(bare.code == 2 && bare.stdout.is_empty() && bare.stderr.contains("reproduce"), "{}", bare.stderr);

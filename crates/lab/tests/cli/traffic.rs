@@ -1,5 +1,11 @@
 //! `fairlink-lab traffic`: the tables of the thesis by command, and the effect of a source's own shaper.
 
+use std::path::Path;
+
+use fairlink_config::{ReadOptions, Scenario};
+use fairlink_core::{Leniency, registry};
+use fairlink_sim::{Options, compare};
+
 use crate::{Scratch, lab, scenario};
 
 fn mean(value: &serde_json::Value) -> f64 {
@@ -78,12 +84,13 @@ fn a_shaped_source_has_the_sigma_of_its_bucket_and_its_losses_are_counted() {
         "{text}"
     );
     // The simulator gets the same packets, and the class is as bursty as its sources.
-    let sim = lab(&["sim", &file, "--json"]).json();
-    let class = &sim["runs"][0]["link"]["classes"][0];
-    assert!(class["counts"]["received"]["packets"].as_u64().unwrap() > 10_000, "{sim}");
-    assert_eq!(class["lost_at_source_packets"].as_f64(), Some(lost(2) + lost(3)));
-    let text = lab(&["sim", &file]).stdout;
-    assert!(text.contains("packets were lost by the sources' own shapers and policers"), "{text}");
+    let read = Scenario::read(Path::new(&file), &ReadOptions::default()).unwrap();
+    let hls = registry::find("hls").unwrap();
+    let options = Options::default();
+    let report = compare(&fairlink_api::links_of(&read).first, &[hls], Leniency::Refuse, 1, &options, &mut ()).unwrap();
+    let class = &report.runs[0].classes[0];
+    assert!(class.counts().received.packets > 10_000, "{class:?}");
+    assert_eq!(class.lost_at_source_packets.unwrap_or(0) as f64, lost(2) + lost(3));
 }
 
 #[test]

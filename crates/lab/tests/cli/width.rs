@@ -20,5 +20,4 @@ fn what_is_measured_is_told_in_80_columns() {
     at_80(&["bench", "--cores", "--time", "5ms"]);
     let dir = Scratch::new();
     at_80(&["clock", &dir.path("stamps.csv"), "--make", "--jump", "200s:5ms"]);
-    at_80(&["campaign", &scenario("exp2-H.toml"), "--out", &dir.path("campaign")]);
 }
