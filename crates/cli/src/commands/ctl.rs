@@ -38,8 +38,8 @@ enum Request {
     Watch(watch::Args),
     /// Record packets into a file, until Ctrl-C or a limit: each with its class and its queueing delay or drop reason.
     ///
-    /// The file is written by this process, with its rights, in its working directory. `sim`, `traffic` and `generate`
-    /// replay it (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's
+    /// The file is written by this process, with its rights, in its working directory. `sim` and `generate` replay
+    /// it (`model = "trace"`). The direction that is not shaped is not recorded. A record costs the gateway's
     /// data thread a copy of the packet and no waiting: packets that the writer is too slow for are missing in the
     /// file, and counted.
     Trace(trace::Args),
