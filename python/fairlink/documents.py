@@ -1,6 +1,6 @@
 """Views of the documents of fairlink: a dataclass for each object of the JSON schema.
 
-Made by python/generate.py from `fairlink schema documents`; do not edit. Keys end in their units: `_bps` is bit/s of
+Made by python/generate.py from the schemas of documents of the commands; do not edit. Keys end in their units: `_bps` is bit/s of
 accounted bytes, `_s` seconds, `_bytes` bytes. A value that a document lacks was not measured or computed; it is `None`
 here, as one that is known to be none. `Result.document` keeps the difference.
 """

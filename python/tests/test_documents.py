@@ -199,7 +199,7 @@ def test_pictures_have_the_colours_of_the_command() -> None:
     pytest.importorskip("matplotlib")
     from fairlink import _plots
 
-    figure = ROOT / "crates/lab/src/figures/figure.rs"
+    figure = ROOT / "crates/figures/src/figure.rs"
     assert all(colour in figure.read_text() for colour in _plots.COLOURS)
     found = fairlink.simulate(SCENARIO, window=0.5)
     link = fairlink.Link.from_toml(LINK)
