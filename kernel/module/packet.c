@@ -14,7 +14,7 @@
 
 #include "sched.h"
 
-/* Most VLAN tags that are walked over, as in crates/config/src/matching/frame.rs. */
+/* Most VLAN tags that are walked over, as in crates/matching/src/frame.rs. */
 #define FL_MAX_TAGS 4
 
 /* What is known of an IP packet. Of no IP packet everything is zero. */

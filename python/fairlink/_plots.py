@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#e69f00", "#00795a", "#cc79a7", "#8b3d00", "#56b4e9", "#000000")
-"""Colours of curves, which people who are colour-blind can tell apart; as `crates/lab/src/figures` has them."""
+"""Colours of curves, which people who are colour-blind can tell apart; as `crates/figures/src` has them."""
 DASHES = ((), (9, 4), (14, 3, 3, 3), (5, 3), (18, 5), (8, 3, 3, 3, 3, 3))
 """Dashes of curves in points; neighbours differ."""
 MARKERS = ("o", "s", "^", "D", "x", "+", "v")
