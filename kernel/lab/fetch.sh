@@ -77,10 +77,15 @@ fetch_tools() {
     touch "$cache/tools/ready"
 }
 
-# The kernels of a place for which there are headers: 6.1.0-56, 6.12.117+deb12.
+# versions_of PLACE KIND: the versions of the packages linux-KIND-VERSION-amd64, sorted as text.
+versions_of() {
+    apt_of "$1" apt-cache search --names-only "^linux-$2-[0-9][0-9.]*[.-][0-9+deb~-]*-amd64\$" |
+        sed -nE "s/^linux-$2-([0-9][^ ]*[.-][0-9][^ ]*)-amd64 .*/\\1/p" | sort
+}
+
+# The kernels of a place for which there are headers and an image: 6.1.0-56, 6.12.117+deb12. The newest headers may have none yet.
 kernels_of() {
-    apt_of "$1" apt-cache search --names-only '^linux-headers-[0-9][0-9.]*[.-][0-9+deb~-]*-amd64$' |
-        sed -nE 's/^linux-headers-([0-9][^ ]*[.-][0-9][^ ]*)-amd64 .*/\1/p' | sort -V
+    comm -12 <(versions_of "$1" headers) <(versions_of "$1" image) | sort -V
 }
 
 # The series of the newest kernel that Debian has for this release or the next, such as 7.3.
@@ -99,7 +104,8 @@ run_with_own_libc() {
     fetch_packages "$place" "$base/libc/debs" libc6 || return 1
     dpkg-deb -x "$base"/libc/debs/*.deb "$base/libc"
     find "$base/usr" -type f -perm -100 | while read -r program; do
-        if LC_ALL=C ldd "$program" 2>&1 | grep -q "version .GLIBC.* not found"; then
+        # Without -q, which would end ldd by a closed pipe.
+        if LC_ALL=C ldd "$program" 2>&1 | grep "version .GLIBC.* not found" >/dev/null; then
             mv "$program" "$program.elf"
             printf '#!/bin/sh\nexec %s --library-path %s %s "$@"\n' "$base/libc/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" \
                 "$base/libc/usr/lib/x86_64-linux-gnu" "$program.elf" > "$program"
