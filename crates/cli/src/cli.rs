@@ -79,19 +79,19 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Capacity(crate::capacity::Args),
     /// Check the claims of the papers: now a command of fairlink-lab.
-    #[command(hide = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Reproduce(Moved),
     /// Measure traffic: now a command of fairlink-lab.
-    #[command(hide = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Traffic(Moved),
     /// Compare two clocks: now a command of fairlink-lab.
-    #[command(hide = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Clock(Moved),
     /// Compare two recordings: now a command of fairlink-lab.
-    #[command(hide = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Between(Moved),
     /// Measure the cost of a packet: now a command of fairlink-lab.
-    #[command(hide = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Bench(Moved),
     /// Print a completion script for a shell.
     Completions(completions::Args),

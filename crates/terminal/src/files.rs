@@ -65,7 +65,7 @@ fn text(path: &Path) -> Option<String> {
 #[must_use]
 pub fn script_has_no_keys() -> CliError {
     CliError::wrong(
-        "--sweep: a script has no keys to sweep; write a scenario file with model = \"script\" and file = \"...\" over the link, and sweep \
-         that without --link",
+        "this is a script, which has no keys to sweep; write a scenario file over its link, with model = \"script\" and file = \"...\", and \
+         name that",
     )
 }

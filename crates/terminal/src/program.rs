@@ -88,9 +88,13 @@ pub fn run_other(program: &str, words: &[OsString], old: &str) -> Result<(), Cli
              builds it"
         )));
     };
-    note_paragraph(&format!("NOTE: {old} is now `{new}`, which runs now"), 2);
+    // A program of that name that is this one, under another name, would go on for ever.
+    if std::env::var_os(RAN_BY).is_some() {
+        return Err(CliError::wrong(format!("{old}: {} is no {program}: it leads back here", path.display())));
+    }
+    note_paragraph(&format!("NOTE: {old} is now `{new}`"), 2);
     let mut command = Command::new(&path);
-    command.args(words);
+    command.args(words).env(RAN_BY, old);
     let failed = |error: std::io::Error| CliError::wrong(format!("{}: {error}", path.display()));
     #[cfg(unix)]
     {
@@ -106,9 +110,23 @@ pub fn run_other(program: &str, words: &[OsString], old: &str) -> Result<(), Cli
     }
 }
 
+/// Set for a program that is run in place of this one.
+const RAN_BY: &str = "FAIRLINK_RAN_BY";
+
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}
+
 fn found(program: &str) -> Option<PathBuf> {
     let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
     let own = std::env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    own.into_iter().chain(std::env::split_paths(&path)).map(|dir| dir.join(&file)).find(|path| path.is_file())
+    own.into_iter().chain(std::env::split_paths(&path)).map(|dir| dir.join(&file)).find(|path| is_program(path))
 }

@@ -5,6 +5,7 @@ mod load;
 mod show;
 mod trace;
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -139,8 +140,12 @@ fn sweepable(args: &Args) -> Result<(), CliError> {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     if args.shard.is_some() {
         // All words as they were typed: what a campaign does not take, it refuses.
-        let words = std::env::args_os().skip(1).map(|word| if word == "sim" { "campaign".into() } else { word });
-        return run_other(crate::LABORATORY, &words.collect::<Vec<_>>(), "fairlink sim --shard");
+        let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        if let Some(at) = words.iter().position(|word| word == "sim") {
+            words.remove(at);
+        }
+        words.insert(0, "campaign".into());
+        return run_other(crate::LABORATORY, &words, "fairlink sim --shard");
     }
     if !args.sweeps.is_empty() {
         sweepable(args)?;

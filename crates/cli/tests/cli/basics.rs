@@ -176,7 +176,9 @@ fn without_laboratory(dir: &Scratch, beside: bool) -> impl Fn(&[&str]) -> crate:
 
 /// An old command line, and that of the laboratory.
 #[cfg(target_os = "linux")]
-const MOVED: [(&[&str], &str); 7] = [
+const MOVED: [(&[&str], &str); 9] = [
+    (&["reproduce", "--help"], "reproduce --help"),
+    (&["--json", "sim", "sim", "--shard=2/2", "--out", "d"], "campaign --json sim --shard=2/2 --out d"),
     (&["reproduce", "hls", "--quick", "--out", "report"], "reproduce hls --quick --out report"),
     (&["bench"], "bench"),
     (&["bench", "--gateway", "--quick", "--json"], "bench --gateway --quick --json"),
@@ -204,6 +206,14 @@ fn a_command_that_moved_says_so_in_a_line_and_runs_where_the_laboratory_is() {
             run.stderr
         );
     }
+    // Another name for the program itself, and a file that is no program.
+    std::os::unix::fs::symlink(dir.path("fairlink"), dir.path("fairlink-lab")).unwrap();
+    let run = alone(&["bench"]);
+    assert!(run.code == 2 && run.stderr.contains("it leads back here"), "{}", run.stderr);
+    fs::remove_file(dir.path("fairlink-lab")).unwrap();
+    dir.write("fairlink-lab", "no program");
+    let run = alone(&["bench"]);
+    assert!(run.code == 2 && run.stderr.contains("not installed here"), "{}", run.stderr);
     let dir = Scratch::new();
     let beside = without_laboratory(&dir, true);
     for (old, new) in MOVED {

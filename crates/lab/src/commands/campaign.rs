@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::files::{is_script, script_has_no_keys};
-use fairlink_terminal::out::{Out, note};
+use fairlink_terminal::out::{Out, make_directory, note};
 use fairlink_terminal::program::needs_feature;
 use fairlink_terminal::progress::Progress;
 
@@ -100,6 +100,7 @@ fn format(text: &str) -> Result<Format, String> {
 
 /// Does a share of the campaign, and prints how far all of it is.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
+    make_directory(&args.out)?;
     if is_script(&args.scenario) {
         return Err(script_has_no_keys());
     }

@@ -2,13 +2,30 @@
 
 use std::path::PathBuf;
 
+use fairlink_report::Content;
+#[cfg(feature = "pdf")]
+use fairlink_report::Document;
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::Out;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The content of the document `pdf`.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct PdfDoc {
+    /// The files that were written.
+    files: Vec<String>,
+}
+
+impl Content for PdfDoc {
+    const KIND: &'static str = "pdf";
+}
 
 /// Figures to convert.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// SVG files, as `fairlink sim --out` writes them. The PDF has the same name and size; `--width column` and `--width
+    /// SVG files, as `fairlink sim --out` writes them. The PDF is written beside each, with the same name
+    /// and size, and replaces one that is there; `--width column` and `--width
     /// page` of `fairlink sim` draw for a paper.
     #[arg(required = true, value_name = "FIGURE")]
     figures: Vec<PathBuf>,
@@ -20,15 +37,45 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let wrong = |path: &PathBuf, why: &dyn std::fmt::Display| CliError::wrong(format!("{}: {why}", path.display()));
     let mut made = Vec::with_capacity(args.figures.len());
     for path in &args.figures {
+        let to = path.with_extension("pdf");
+        if to == *path {
+            return Err(wrong(path, &"the PDF would replace it; name an SVG file"));
+        }
         let svg = std::fs::read_to_string(path).map_err(|error| wrong(path, &error))?;
+        if depth(&svg) > MAX_DEPTH {
+            return Err(wrong(path, &format!("its elements stand in each other more than {MAX_DEPTH} deep")));
+        }
         let pdf = fairlink_lab::pdf::pdf(&svg).map_err(|error| wrong(path, &error))?;
-        made.push((path.with_extension("pdf"), pdf));
+        made.push((to, pdf));
     }
     for (path, pdf) in &made {
         fairlink_terminal::out::write_file(path, pdf)?;
-        out.line(path.display().to_string())?;
     }
-    Ok(())
+    let files: Vec<String> = made.iter().map(|(path, _)| path.display().to_string()).collect();
+    if out.json {
+        return out.document(&Document::new(PdfDoc { files }));
+    }
+    files.iter().try_for_each(|file| out.line(file))
+}
+
+/// Elements that stand in each other at most: the converter uses the stack.
+#[cfg(feature = "pdf")]
+const MAX_DEPTH: usize = 100;
+
+/// Returns how deep elements stand in each other at most, or a little more.
+#[cfg(feature = "pdf")]
+fn depth(svg: &str) -> usize {
+    let (mut now, mut most) = (0usize, 0);
+    for part in svg.split('<').skip(1) {
+        let element = part.split('>').next().unwrap_or_default();
+        if element.starts_with('/') {
+            now = now.saturating_sub(1);
+        } else if !element.ends_with('/') && !element.starts_with(['!', '?']) {
+            now += 1;
+            most = most.max(now);
+        }
+    }
+    most
 }
 
 /// The converter is not built in.

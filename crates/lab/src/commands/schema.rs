@@ -5,7 +5,7 @@ use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::Out;
 use fairlink_terminal::schema::Kinds;
 
-use super::{between, campaign, clock, traffic};
+use super::{between, campaign, clock, pdf, traffic};
 
 /// Schema to print.
 #[derive(Debug, clap::Args)]
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     kinds.add::<between::BetweenDoc>();
     kinds.add::<campaign::CampaignContent>();
     kinds.add::<clock::ClockDoc>();
+    kinds.add::<pdf::PdfDoc>();
     kinds.add::<traffic::TrafficDoc<'static>>();
     #[cfg(target_os = "linux")]
     {

@@ -15,6 +15,15 @@ fn a_drawing_becomes_a_pdf_beside_it_and_what_is_none_makes_no_file() {
     let run = lab(&["pdf", &drawing, &other]);
     assert!(run.code == 2 && run.stderr.contains("notes.svg: the drawing is not understood"), "{}", run.stderr);
     assert!(fs::metadata(dir.path("rates.pdf")).is_err(), "half of the files");
+    for (name, text, says) in [
+        ("rates.pdf", DRAWING.to_owned(), "the PDF would replace it"),
+        ("deep.svg", format!("<svg>{}{}</svg>", "<g>".repeat(200_000), "</g>".repeat(200_000)), "more than 100 deep"),
+    ] {
+        let run = lab(&["pdf", &dir.write(name, &text)]);
+        assert!(run.code == 2 && run.stderr.contains(says), "{}", run.stderr);
+        fs::remove_file(dir.path(name)).unwrap();
+    }
+    assert_eq!(lab(&["pdf", &drawing, "--json"]).quiet().json()["files"][0], dir.path("rates.pdf"));
     let run = lab(&["pdf", &drawing]).quiet();
     assert_eq!(run.stdout, format!("{}\n", dir.path("rates.pdf")));
     let pdf = fs::read(dir.path("rates.pdf")).unwrap();
