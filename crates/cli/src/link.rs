@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use fairlink_config::{LinkFile, Problem};
+use fairlink_config::LinkFile;
+#[cfg(target_os = "linux")]
+use fairlink_config::Problem;
 use fairlink_core::ClassId;
 
 /// Returns a warning about unreachable leaves, if frames are classified by matches only.

@@ -77,6 +77,7 @@ struct Script {
     #[arg(last = true, requires = "run", value_name = "ARGUMENT")]
     args: Vec<String>,
     #[arg(skip)]
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only the sandbox has devices"))]
     device: Option<String>,
 }
 
