@@ -260,7 +260,9 @@ fn programs(architecture: TargetArch) -> Result<[BpfProgram; 3], seccompiler::Ba
     });
     rules.insert(libc::SYS_clone, flagged.collect::<Result<_, _>>()?);
     // Characters put into the terminal of others, and limits of other processes.
-    let typed = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+    // C libraries differ in its type.
+    let request = u64::from(libc::TIOCSTI as u32);
+    let typed = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?;
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(vec![typed])?]);
     let others = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![others])?]);
