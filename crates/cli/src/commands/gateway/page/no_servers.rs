@@ -9,7 +9,7 @@ use fairlink_terminal::program::needs_feature;
 
 use super::PageArgs;
 
-/// What is served: nothing.
+/// The configuration of the servers: there are none.
 pub(in super::super) struct Config;
 
 /// A server, which there cannot be.

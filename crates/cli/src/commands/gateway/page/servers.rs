@@ -11,7 +11,7 @@ use fairlink_terminal::failure::CliError;
 use super::PageArgs;
 use crate::log;
 
-/// What is served.
+/// The configuration of the servers.
 pub(in super::super) type Config = HttpConfig;
 
 impl PageArgs {
