@@ -11,7 +11,7 @@
 //! | delay, gap, next packet, fairness, worst case, hosts | what `check` prints of them |
 //! | ideal, model | rates are those that `sim` prints, and those of progressive filling |
 //!
-//! Wall time decides the number of cases, never their success: `FAIRLINK_SECONDS` (20), from `FAIRLINK_SEED` (1) on, of
+//! Wall time decides the number of cases, never their success: `FAIRLINK_SECONDS` (8), from `FAIRLINK_SEED` (1) on, of
 //! `FAIRLINK_SCHEDULER` alone if it is set. `FAIRLINK_VERBOSE` prints the file of each case before it is run.
 #![forbid(unsafe_code)]
 
@@ -150,7 +150,7 @@ fn everything_at_once_is_as_the_meters_have_it() {
     let first = number("FAIRLINK_SEED", 1);
     let verbose = setting("FAIRLINK_VERBOSE").is_some();
     let most = number("FAIRLINK_CASES", u64::MAX);
-    let end = Instant::now() + Duration::from_secs(number("FAIRLINK_SECONDS", 20));
+    let end = Instant::now() + Duration::from_secs(number("FAIRLINK_SECONDS", 8));
     let (next, met) = (AtomicU64::new(0), Mutex::new(Met::default()));
     let work = || {
         loop {
