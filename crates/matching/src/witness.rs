@@ -8,8 +8,9 @@ const ARP: u16 = 0x0806;
 /// Address bits of both versions.
 const ADDRESS_BITS: u8 = 128;
 
-/// Most conditions that have to fail at once, which bounds the depth of recursion. Beyond it nothing is proven.
-const MAX_FAILING: usize = 1_000;
+/// Most conditions that have to fail at once, which bounds the depth of recursion: to half of a thread's stack of 2 MiB, also without
+/// optimization. Beyond it nothing is proven.
+const MAX_FAILING: usize = 400;
 
 /// Comparisons with matches that a search may make. Beyond them nothing is proven.
 #[derive(Debug)]
