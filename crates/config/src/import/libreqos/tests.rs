@@ -339,7 +339,7 @@ fn many_circuits_become_tables_that_say_the_same() {
 #[test]
 fn a_hundred_thousand_rows_are_imported() {
     // All of them in a long run alone, which is for the time that it takes.
-    let rows = if std::env::var_os("FAIRLINK_LONG").is_some() { 100_000 } else { 10_000 };
+    let rows = if std::env::var_os("FAIRLINK_LONG").is_some() { 100_000_u32 } else { 10_000 };
     let mut devices = with_row("");
     for at in 0..rows {
         let [_, a, b, c] = at.to_be_bytes();
