@@ -111,7 +111,7 @@ const FRAGMENTS: &str = r#"
 "$F" receive --in vb --json > "$D/received.json" 2> "$D/receive.log" & receiver=$!
 until_exists "$D/receive.log"
 "$F" generate "$VIDEO" --out va --duration 1s --fragment --ip 6 --json > "$D/sent.json"
-sleep 0.2
+sleep 1
 kill -INT $receiver
 wait $receiver
 "$F" generate "$VIDEO" --out va --receive vb --duration 1s --fragment > "$D/both.txt"
