@@ -288,8 +288,8 @@ fn a_latency_critical_leaf_beyond_its_contract_completes_its_next_packet_within_
     let promised = promised(info, &tree).expect("promises");
     let (bound, worst) = promised.transmission_gap.as_ref().and_then(GapBound::next_packet).expect("a bound");
     assert_eq!(worst, voice);
-    // (L / s + 2 Q + 2 L) / C: the round has two largest packets and its weights, which are short.
-    assert!(0.1272 <= bound && bound < 0.135, "{bound}");
+    // (L / s + 2 Q + 2 L) / C: Q has two largest packets and weights of 1000 B; the leaf's own advance does not count.
+    assert!((bound - (150_000.0 + 2.0 * 4000.0 + 3000.0) * 8.0 / 1e7).abs() < 1e-9, "{bound}");
     let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).expect("a scheduler");
     let (mut now, mut since, mut longest) = (Nanos::ZERO, Nanos::ZERO, 0u64);
     let mut sink = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?} dropped: {reason:?}");
