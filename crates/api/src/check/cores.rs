@@ -206,11 +206,11 @@ impl OnCores {
             });
         }
         self.notes.push(
-            "for leaves with packets on one core, while every core makes its passes in time, the link is busy, and the classes above the leaf are on; delays while the class sends no more than its guarantee and one largest packet"
+            "for leaves with packets on one core, while every core makes its passes in time, the link is busy, and the classes above the leaf, the link included, are on; delays while the class sends no more than its guarantee and one largest packet"
                 .to_owned(),
         );
         self.notes.push(
-            "a leaf is on while it has packets, unless it waits for what it has sent out of turn; a class is on while a leaf of it is; distances from a sibling are for classes that are on"
+            "a leaf is on while it has packets, unless it waits for what it has sent out of turn; a class is on while a leaf of it is; distances from a sibling are for classes that are on. Not computed for times in which no leaf of a class above is on, because what others send out of turn may then pass a leaf again and again"
                 .to_owned(),
         );
         let lag = head.rate.bytes_in(pass) / u64::from(head.max_packet.max(1));

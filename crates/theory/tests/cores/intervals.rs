@@ -18,7 +18,7 @@ use crate::scenarios::{LEN, Random, none};
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     guarantee: f64,
-    /// The same in intervals in which a class above the leaf may go off.
+    /// The same in intervals in which a class above the leaf may go off. There is no bound: it may be more than 1.
     although_off: f64,
     delay: f64,
     interface: f64,
