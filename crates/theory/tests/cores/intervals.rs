@@ -142,15 +142,12 @@ fn are_on_above(shared: &SharedTree, tree: &Hierarchy, leaf: ClassId) -> bool {
         && tree.children(ClassId::ROOT).iter().any(|&child| shared.is_on(child))
 }
 
-/// Plays `setup`. Each time before a worker's pass, `arrive` says for each leaf how many packets come, of which length.
-/// It gets the leaf's number, the time, and the packets in its queue. `bursts`: by leaf, the bytes beyond its guarantee
-/// that its arrivals keep to, if they do.
-fn play(
-    setup: &Setup,
-    random: &mut Random,
-    bursts: &[Option<u64>],
-    arrive: &mut dyn FnMut(&mut Random, usize, u64, u64) -> (u64, u32),
-) -> Used {
+/// Number and length of the packets that come, for a leaf's number, the time, and the packets in its queue.
+type Arrivals<'a> = &'a mut dyn FnMut(&mut Random, usize, u64, u64) -> (u64, u32);
+
+/// Plays `setup`. Each time before a worker's pass, `arrive` says for each leaf what comes. `bursts`: by leaf, the bytes
+/// beyond its guarantee that its arrivals keep to, if they do.
+fn play(setup: &Setup, random: &mut Random, bursts: &[Option<u64>], arrive: Arrivals<'_>) -> Used {
     let Setup { tree, config, ns_per_byte, home, first, pass, passes } = setup;
     let leaves = tree.leaves();
     let shared = SharedTree::new(tree.clone(), *config).unwrap();
