@@ -401,8 +401,8 @@ class LinkBounds(View):
         fairness_s: The same as time at the guarantee, in seconds.
         longest_round_s: Longest round, as in Table II of [hls].
         next_packet_of: The leaf with that wait.
-        next_packet_s: Longest wait of a backlogged leaf until its next packet leaves. Excludes latency-critical
-            leaves and leaves below ceilings.
+        next_packet_s: Longest wait of a backlogged leaf until its next packet leaves, from any instant on.
+            Excludes leaves below ceilings.
         transmission_gap_s: Longest wait of a backlogged leaf for its next visit.
     """
 
@@ -784,10 +784,10 @@ class ClassOnCores(View):
         delay_bound_s: Of a leaf: longest delay of a packet, in seconds, while it sends no more than its
             guarantee and one largest packet.
         fairness_bytes: Most bytes by which its service differs from that of a sibling, in proportion to their
-            weights, in any time in which both have packets. Absent without siblings, and where a ceiling may
-            hold either back.
-        guarantee_lag_bytes: Of a leaf: the bytes by which its service may be below its guarantee while it has
-            packets.
+            weights, in any time in which both are on: they have packets and do not wait for what they have sent
+            out of turn. Absent without siblings, and where a ceiling may hold either back.
+        guarantee_lag_bytes: Of a leaf: the bytes by which what the link carries of it may be below its
+            guarantee, in any time in which it has packets and the classes above it are on.
     """
 
     name: str

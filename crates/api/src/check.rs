@@ -13,7 +13,7 @@ use fairlink_report::{ClassBounds, ClassReport, Content, Document, LinkBounds, L
 use fairlink_theory::bursts::{CostlyBurst, costly_bursts};
 use fairlink_theory::ideal::{Ideal, NotComputed, Rule, Traffic};
 use fairlink_theory::latency::DelayBound;
-use fairlink_theory::promises::{Promised, largest_share_error, next_packet, promised, shorter_delays};
+use fairlink_theory::promises::{GapBound, Promised, largest_share_error, promised, shorter_delays};
 use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
@@ -277,7 +277,7 @@ impl Checked {
         let name = |class: ClassId| link.names.name(class).to_owned();
         let fairness = promised.fairness.as_ref();
         let gap = promised.transmission_gap.as_ref();
-        let next = gap.and_then(|_| next_packet(link.info(), &link.tree));
+        let next = gap.and_then(GapBound::next_packet);
         LinkBounds {
             fairness_bytes: fairness.map(|fairness| to_f64(&fairness.bytes_per_weight.value)),
             fairness_s: fairness.map(|fairness| to_f64(&fairness.seconds.value)),

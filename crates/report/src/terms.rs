@@ -129,7 +129,7 @@ pub struct LinkBounds {
     /// Longest wait of a backlogged leaf for its next visit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transmission_gap_s: Option<f64>,
-    /// Longest wait of a backlogged leaf until its next packet leaves. Excludes latency-critical leaves and leaves below ceilings.
+    /// Longest wait of a backlogged leaf until its next packet leaves, from any instant on. Excludes leaves below ceilings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_packet_s: Option<f64>,
     /// The leaf with that wait.

@@ -280,6 +280,43 @@ impl<'a> HlsBounds<'a> {
         waits
     }
 
+    /// Returns the longest time in seconds from any instant at which a leaf is backlogged until its next packet has
+    /// left, by class id, on a link of rate `link`; `None` for inner classes and for leaves with a ceiling at them or
+    /// above them. Not in \[hls\]: the proof is in `docs/hls.md`. A leaf of the share s needs a largest packet of
+    /// credit, for that packet or for one that it owes, and gets s of what is spent, less 2 Q and what the classes above
+    /// it may keep. It holds amid a backlog, and for latency-critical leaves that send more than their contracts. In
+    /// floating point, as there may be a million classes.
+    #[must_use]
+    pub fn next_packets(&self, link: Rate) -> Vec<Option<f64>> {
+        let in_bytes = |units: u128| units as f64 / self.weights.units_per_byte() as f64;
+        let leaves = self.tree.leaves().iter();
+        let largest = leaves.map(|&leaf| self.below.packets[leaf.index()]).max().unwrap_or(0) as f64;
+        let round = in_bytes(self.below.weights[0]) + self.below.packets[0] as f64;
+        let late = 2.0 * round + 2.0 * largest + self.ahead[0] as f64;
+        // By class: its share of the link, and the sum of W_a / s_a from it up, without the link.
+        let mut paths = vec![None; self.tree.len()];
+        let mut next = vec![None; self.tree.len()];
+        paths[0] = Some((1.0, 0.0));
+        for class in inner(self.tree) {
+            let Some((share, kept)) = paths[class.index()] else { continue };
+            let all = in_bytes(self.weights.of_children(self.tree, class));
+            let kept = if class == ClassId::ROOT { kept } else { kept + all / share };
+            for &child in self.tree.children(class) {
+                if self.tree.config(child).ceiling.is_some() {
+                    continue;
+                }
+                let share = share * in_bytes(self.weights.units(child).into()) / all;
+                paths[child.index()] = Some((share, kept));
+                if self.tree.is_leaf(child) {
+                    let own = self.below.packets[child.index()] as f64 / share;
+                    let bytes = own + kept + late - self.ahead[child.index()] as f64;
+                    next[child.index()] = Some(bytes * 8.0 / link.bps() as f64);
+                }
+            }
+        }
+        next
+    }
+
     /// Returns the longest round in seconds, equation (25): (sum of weights + sum of largest packets) / C. Table II of
     /// \[hls\] prints this as the transmission gap.
     #[must_use]

@@ -1,16 +1,18 @@
-//! Bounds of one class tree that several cores share: Theorem V of `docs/cores.md`, exact.
+//! Bounds of one class tree that several cores share: the theorems of `docs/cores.md`, exact.
 //!
 //! | docs/cores.md | here |
 //! | --- | --- |
 //! | Lambda_a | [`CoresBounds::debt`] |
 //! | E_a | [`CoresBounds::credit`] |
+//! | l_a | [`CoresBounds::lead`] |
 //! | Theorem V | [`CoresBounds::between`], [`CoresBounds::fairness`] |
 //! | Nmax | [`CoresBounds::interface`] |
 //! | what the guarantee is short by | [`CoresBounds::guarantee_lag`] |
 //! | delay | [`CoresBounds::delay`] |
 //!
-//! Weights are those of the tree. Bounds are for a link that is busy, and for leaves whose credit is not dropped. Those
-//! of delay and guarantee are for leaves on one core.
+//! Weights are those of the tree. Bounds are for a link that is busy, and while no credit is dropped. Theorem V is for
+//! classes that are on. Those of delay and guarantee are for every interval in which a leaf has packets on one core and
+//! the classes above it are on, also one that begins amid a backlog.
 
 use fairlink_core::{ClassId, Hierarchy, NANOS_PER_SEC, Nanos};
 use num_bigint::BigInt;
@@ -45,21 +47,24 @@ pub struct CoresBounds<'a> {
     cores: SharedLimits,
     /// Lambda by class, in bytes.
     debt: Vec<u128>,
+    /// By class, the sum of l over its children, in bytes.
+    leads: Vec<u128>,
 }
 
 impl<'a> CoresBounds<'a> {
     /// Makes the bounds of `tree` on `cores`.
     #[must_use]
     pub fn new(tree: &'a Hierarchy, cores: SharedLimits) -> Self {
-        let mut debt = vec![0; tree.len()];
+        let (mut debt, mut leads) = (vec![0; tree.len()], vec![0; tree.len()]);
         for class in (0..tree.len()).rev() {
             let at = ClassId(class as u32);
             debt[class] += u128::from(if tree.is_leaf(at) { tree.link().max_packet.into() } else { cores.ahead });
             if let Some(parent) = tree.parent(at) {
                 debt[parent.index()] += debt[class];
+                leads[parent.index()] += debt[class].max(cores.ahead.into());
             }
         }
-        Self { tree, cores, debt }
+        Self { tree, cores, debt, leads }
     }
 
     /// Returns Lambda: the most that can be owed from `class` down, in bytes.
@@ -102,22 +107,26 @@ impl<'a> CoresBounds<'a> {
         u128::from(mark) + self.all_credit() + self.debt[0] + u128::from(workers) * u128::from(batch)
     }
 
-    /// Returns the bytes by which the service of `leaf` may be below its guarantee, while it is backlogged and on.
+    /// Returns l: the bytes by which `class` may be ahead of its parent's virtual time while it is off. It has sent them
+    /// out of turn, or went off owing.
+    #[must_use]
+    pub fn lead(&self, class: ClassId) -> u128 {
+        self.debt(class).max(self.cores.ahead.into())
+    }
+
+    /// Returns the bytes by which what the link carries of `leaf` may be below its guarantee, in any interval in which
+    /// the leaf has packets and the classes above it are on.
     #[must_use]
     pub fn guarantee_lag(&self, leaf: ClassId) -> BigRational {
-        let share = self.share(leaf);
-        let short = whole(self.interface() + self.all_credit() + self.debt[0]);
-        &share * (self.link() * self.pass() + short + self.owed_above(leaf))
+        let late = whole(2u8) * (self.link() * self.pass() + self.ahead_beside(leaf));
+        whole(self.lead(leaf)) + self.share(leaf) * (late + whole(3 * self.interface()))
     }
 
     /// Returns the longest delay of a packet of `leaf` in seconds, with the interface. Its traffic is at most `burst`
     /// bytes beyond its guarantee.
     #[must_use]
     pub fn delay(&self, leaf: ClassId, burst: u64) -> BigRational {
-        let own = whole(burst) + whole(u128::from(self.tree.link().max_packet) + u128::from(self.cores.ahead));
-        let common = whole(2 * self.interface() + self.all_credit() + self.debt[0]);
-        let bytes = own / self.share(leaf) + common + whole(2u8) * self.owed_above(leaf);
-        whole(2u8) * self.pass() + bytes / self.link()
+        (whole(burst) + self.guarantee_lag(leaf)) / (self.share(leaf) * self.link())
     }
 
     /// The most credit of all classes.
@@ -130,13 +139,12 @@ impl<'a> CoresBounds<'a> {
         whole(self.debt(class) + self.credit(class)) / whole(self.tree.weight(class))
     }
 
-    /// Sum of Lambda_a / s_a over the classes above `leaf`.
-    fn owed_above(&self, leaf: ClassId) -> BigRational {
-        let mut sum = BigRational::zero();
-        let mut at = self.tree.parent(leaf);
-        while let Some(class) = at {
-            sum += whole(self.debt(class)) / self.share(class);
-            at = self.tree.parent(class);
+    /// Sum of B_a / s_a over the classes above `leaf`, the link included: what their other children may get ahead.
+    fn ahead_beside(&self, leaf: ClassId) -> BigRational {
+        let (mut sum, mut below) = (BigRational::zero(), leaf);
+        while let Some(class) = self.tree.parent(below) {
+            sum += whole(self.leads[class.index()] - self.lead(below)) / self.share(class);
+            below = class;
         }
         sum
     }
@@ -192,12 +200,15 @@ mod tests {
         // 26,500 (1 / 1 + 1 / 1).
         assert_eq!(bounds.fairness().unwrap().value, whole(53_000));
         assert_eq!(bounds.interface(), 42_500);
-        // 3/4 (10,000 + 42,500 + 26,500 + 6500).
-        assert_eq!(bounds.guarantee_lag(leaf), BigRational::new(256_500.into(), 4.into()));
-        // 1/8 (10,000 + 69,000 + 6500 + 4 * 4000).
-        assert_eq!(bounds.guarantee_lag(below), BigRational::new(101_500.into(), 8.into()));
-        // 2 * 10 ms + (4 / 3 (1500 + 2500) + 111,500 + 13,000) us.
-        let micros = BigRational::new(16_000.into(), 3.into()) + whole(20_000 + 111_500 + 13_000);
-        assert_eq!(bounds.delay(leaf, 1500), micros / whole(1_000_000));
+        assert_eq!([1, 2, 3].map(|class| bounds.lead(ClassId(class))), [4000, 1500, 1500]);
+        // 1500 + 3/4 (2 (10,000 + 4000) + 3 * 42,500).
+        assert_eq!(bounds.guarantee_lag(leaf), whole(118_125));
+        // 1500 + 1/8 (2 (10,000 + 4 * 1500 + 1500) + 127,500).
+        assert_eq!(bounds.guarantee_lag(below), BigRational::new(174_500.into(), 8.into()));
+        // 3/4 of a megabyte per second.
+        assert_eq!(bounds.delay(leaf, 1500), whole(119_625) / whole(750_000));
+        // More may leave out of turn than one packet.
+        let more = CoresBounds::new(&tree, SharedLimits { ahead: 5000, ..cores });
+        assert_eq!([1, 2, 3].map(|class| more.lead(ClassId(class))), [8000, 5000, 5000]);
     }
 }

@@ -60,6 +60,20 @@ pub struct GapBound {
     pub below_ceilings: Vec<Option<f64>>,
     /// One round, half of the gap, in seconds; printed in Table II of \[hls\].
     pub longest_round: Option<BigRational>,
+    /// By class id, the maximum time in seconds from any instant at which a leaf is backlogged until its next packet has
+    /// left; `None` for inner classes and below ceilings. Empty if it is not computed.
+    pub next_packets: Vec<Option<f64>>,
+}
+
+impl GapBound {
+    /// Returns the leaf with the longest time until its next packet has left, and that time in seconds. `None` if it is
+    /// computed for no leaf.
+    #[must_use]
+    pub fn next_packet(&self) -> Option<(f64, ClassId)> {
+        let of_class = |(index, next): (usize, &Option<f64>)| Some(((*next)?, ClassId(index as u32)));
+        let leaves = self.next_packets.iter().enumerate().filter_map(of_class);
+        leaves.reduce(|longest, leaf| if leaf.0 > longest.0 { leaf } else { longest })
+    }
 }
 
 /// The guarantees of a scheduler for a tree; those that are promised but not computed are `None` here.
@@ -201,6 +215,7 @@ fn rounds(tree: &Hierarchy, terms: RoundTerms, gap: bool, none: Promised) -> Res
         seconds: bounds.transmission_gap(rate),
         below_ceilings: bounds.transmission_gaps_below_ceilings(rate),
         longest_round: Some(bounds.longest_round(rate)),
+        next_packets: bounds.next_packets(rate),
     });
     Ok(Promised { weights, run: Some(units), fairness, transmission_gap, ..none })
 }
@@ -244,29 +259,9 @@ fn visits(tree: &Hierarchy, gap: bool, none: Promised) -> Result<Promised, Promi
         seconds: bounds.transmission_gap(link.rate),
         below_ceilings: vec![None; tree.len()],
         longest_round: None,
+        next_packets: Vec::new(),
     });
     Ok(Promised { weights, run: Some(visits), fairness, transmission_gap, ..none })
-}
-
-/// Returns the longest time in seconds until the next packet of a backlogged leaf has left, and that leaf, under HLS. A
-/// leaf of the share s of the link C gets at least s C t, minus the latency of the server of its delay bound, in any
-/// time t in which it is backlogged. So a largest packet has left when that reaches its length. `None` for other
-/// schedulers. Excludes latency-critical leaves and leaves below ceilings.
-#[must_use]
-pub fn next_packet(info: &SchedulerInfo, tree: &Hierarchy) -> Option<(f64, ClassId)> {
-    let (Some(TransmissionGap::TwoRounds), Some(Delay::LatencyRate(servers))) =
-        (info.promises.transmission_gap, info.promises.delay)
-    else {
-        return None;
-    };
-    let (servers, link) = (servers(tree), tree.link());
-    let bits = |ratio: &Ratio| 8.0 * ratio.numerator as f64 / ratio.denominator as f64;
-    let of_leaf = |&leaf: &ClassId| {
-        let server = servers[leaf.index()].as_ref().filter(|_| !tree.config(leaf).latency_critical)?;
-        let own = f64::from(link.max_packet) * server.share.denominator as f64 / server.share.numerator as f64;
-        Some(((8.0 * own + bits(&server.late)) / link.rate.bps() as f64, leaf))
-    };
-    tree.leaves().iter().filter_map(of_leaf).max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// A scheduler under which leaves have shorter delay bounds.

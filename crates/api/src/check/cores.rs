@@ -61,10 +61,12 @@ pub struct ClassOnCores {
     /// Its name.
     pub name: String,
     /// Most bytes by which its service differs from that of a sibling, in proportion to their weights, in any time in which
-    /// both have packets. Absent without siblings, and where a ceiling may hold either back.
+    /// both are on: they have packets and do not wait for what they have sent out of turn. Absent without siblings, and where
+    /// a ceiling may hold either back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness_bytes: Option<f64>,
-    /// Of a leaf: the bytes by which its service may be below its guarantee while it has packets.
+    /// Of a leaf: the bytes by which what the link carries of it may be below its guarantee, in any time in which it has
+    /// packets and the classes above it are on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guarantee_lag_bytes: Option<f64>,
     /// Of a leaf: longest delay of a packet, in seconds, while it sends no more than its guarantee and one largest packet.
@@ -204,7 +206,11 @@ impl OnCores {
             });
         }
         self.notes.push(
-            "for leaves with packets on one core, while every core makes its passes in time and the link is busy; delays while the class sends no more than its guarantee and one largest packet"
+            "for leaves with packets on one core, while every core makes its passes in time, the link is busy, and the classes above the leaf, the link included, are on; delays while the class sends no more than its guarantee and one largest packet"
+                .to_owned(),
+        );
+        self.notes.push(
+            "a leaf is on while it has packets, unless it waits for what it has sent out of turn; a class is on while a leaf of it is; distances from a sibling are for classes that are on. Not computed for times in which no leaf of a class above is on, because what others send out of turn may then pass a leaf again and again"
                 .to_owned(),
         );
         let lag = head.rate.bytes_in(pass) / u64::from(head.max_packet.max(1));

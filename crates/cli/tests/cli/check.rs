@@ -236,6 +236,30 @@ fn the_wait_for_the_next_packet_of_a_small_weight_stands_beside_the_gap_and_is_k
 }
 
 #[test]
+fn a_latency_critical_leaf_beyond_its_contract_has_the_wait_for_the_next_packet_that_a_simulation_shows() {
+    let dir = Scratch::new();
+    let greedy = |class: &str| format!("[[source]]\nclass = \"{class}\"\nmodel = \"greedy\"\npacket = \"1500B\"\n");
+    let link = "[link]\nrate = \"10mbit\"\nscheduler = \"hls\"\n[[class]]\nname = \"voice\"\nguarantee = \"100kbit\"\n\
+                latency_critical = true\n[[class]]\nname = \"rest\"\nguarantee = \"9.9mbit\"\n";
+    let file = dir.write("next.toml", &format!("duration = \"4s\"\n{link}{}{}", greedy("voice"), greedy("rest")));
+    let json = fairlink(&["check", &file, "--json"]).json();
+    let bounds = &json["link"]["bounds"];
+    let next = bounds["next_packet_s"].as_f64().expect("a time");
+    assert_eq!(bounds["next_packet_of"], "voice");
+    let text = fairlink(&["check", &file]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("(worst: voice); a latency-critical leaf that sends more than its burst and rate"), "{text}");
+    let trace = dir.path("trace.csv");
+    assert!(fairlink(&["sim", &file, "--trace", &trace]).stdout.contains("voice"));
+    let text = std::fs::read_to_string(&trace).expect("a trace");
+    let rows = text.lines().map(|line| line.split(',').collect::<Vec<_>>()).filter(|cells| cells[1] == "voice");
+    let times: Vec<(f64, f64)> =
+        rows.filter_map(|cells| Some((cells[3].parse().ok()?, cells[4].parse().ok()?))).collect();
+    // From the start of a packet, which is the first instant at which the one behind it is the next.
+    let longest = times.windows(2).map(|pair| pair[1].1 - pair[0].0).fold(0.0, f64::max);
+    assert!(longest > 0.12 && longest <= next, "{longest} of {next} s");
+}
+
+#[test]
 fn bounds_of_no_use_say_so_and_why() {
     let dir = Scratch::new();
     let link = dir.write(

@@ -104,6 +104,52 @@ fn check_prints_theorem_v_for_shared_virtual_times_and_says_where_there_is_nothi
     assert!(on["classes"][0]["delay_bound_s"].is_number() && on["classes"][1]["delay_bound_s"].is_null(), "{on}");
 }
 
+/// The largest growth of g t - D(t), in bytes, over every interval in which packets of `class` are there, of a trace.
+fn largest_lag(trace: &str, class: &str, bytes_per_s: f64) -> f64 {
+    let (mut sent, mut left, mut least, mut most) = (0.0, 0.0f64, f64::MAX, 0.0f64);
+    for line in trace.lines() {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| cells.get(at).and_then(|cell| cell.parse::<f64>().ok());
+        let (Some(arrival), Some(start), Some(departure), Some(bytes)) = (number(2), number(3), number(4), number(5))
+        else {
+            continue;
+        };
+        if cells[1] != class {
+            continue;
+        }
+        if arrival > left {
+            least = bytes_per_s * arrival - sent;
+        }
+        most = most.max(bytes_per_s * start - sent - least);
+        (sent, left) = (sent + bytes, departure);
+        least = least.min(bytes_per_s * departure - sent);
+    }
+    most
+}
+
+#[test]
+fn the_service_of_a_small_leaf_stays_within_what_check_prints_in_every_interval() {
+    let dir = Scratch::new();
+    let class = |name: &str, rate: &str| {
+        let source = format!("class = \"{name}\"\npacket = \"1500B\"\nmodel = \"saturating\"\n");
+        (format!("[[class]]\nname = \"{name}\"\nguarantee = \"{rate}\"\n"), source)
+    };
+    let ((small, of_small), (large, of_large)) = (class("small", "1mbit"), class("large", "99mbit"));
+    let text = format!(
+        "duration = \"2s\"\n[link]\nrate = \"100mbit\"\nscheduler = \"hls\"\ncores = 2\nsplit = \"shared\"\n{small}{large}\
+         [[source]]\n{of_small}rate = \"20mbit\"\n[[source]]\n{of_large}rate = \"200mbit\"\n"
+    );
+    let file = dir.write("lag.toml", &text);
+    let on = fairlink(&["check", &file, "--json"]).json()["on_cores"].clone();
+    let printed = on["classes"][0]["guarantee_lag_bytes"].as_f64().expect("a number");
+    // l is 6,000 B, Nmax 123,000 B, B of the link 6,000 B; 125 B in a pass; a hundredth of the link.
+    assert!((printed - (6_000.0 + 0.01 * (2.0 * 125.0 + 3.0 * 123_000.0 + 2.0 * 6_000.0))).abs() < 1e-6, "{on}");
+    let trace = dir.path("trace.csv");
+    assert!(fairlink(&["sim", &file, "--trace", &trace]).stdout.contains("small"));
+    let seen = largest_lag(&std::fs::read_to_string(&trace).expect("a trace"), "small", 125_000.0);
+    assert!(seen > 5_000.0 && seen <= printed, "{seen} of {printed} B");
+}
+
 #[test]
 fn cores_that_cannot_share_are_refused_with_place_and_remedy() {
     let dir = Scratch::new();

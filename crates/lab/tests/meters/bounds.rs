@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use fairlink_core::{ClassId, Fairness, Hosts, Nanos, PerWindow};
-use fairlink_theory::promises::{Promised, WeightUnit, next_packet, promised};
+use fairlink_theory::promises::{Promised, WeightUnit, promised};
 use fairlink_theory::to_f64;
 use fairlink_traffic::ArrivalLimit;
 
@@ -116,11 +116,9 @@ fn below_ceiling(stage: &Stage, class: ClassId) -> bool {
 /// The next visit and the next packet of a backlogged leaf.
 fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let Some(gap) = &printed.transmission_gap else { return };
-    let next = next_packet(stage.info, &stage.tree).map(|(seconds, _)| seconds);
     for &leaf in stage.tree.leaves() {
-        if stage.tree.config(leaf).latency_critical {
-            continue;
-        }
+        // What a latency-critical leaf sends is no visit. Its next packet has the bound of all.
+        let critical = stage.tree.config(leaf).latency_critical;
         // A visit sends if the leaf has a weight of a largest packet or more and classes above it do not divide its
         // rate.
         let weight = printed.weights[leaf.index()];
@@ -130,6 +128,7 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
                 stage.tree.depth(leaf) == 1 && weight.as_run >= f64::from(stage.tree.link().max_packet)
             }
         });
+        let next = gap.next_packets.get(leaf.index()).copied().flatten();
         let limited = below_ceiling(stage, leaf);
         let visit = if limited { gap.below_ceilings[leaf.index()] } else { Some(to_f64(&gap.seconds)) };
         let (mut queued, mut since) = (0u64, Nanos::ZERO);
@@ -143,7 +142,7 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
                 }
                 What::Sent { done } => {
                     let waited = (event.at.0.saturating_sub(since.0)) as f64 / 1e9;
-                    if let Some(visit) = visit.filter(|_| visits) {
+                    if let Some(visit) = visit.filter(|_| visits && !critical) {
                         judge.count("gap");
                         ensure!(
                             judge,
@@ -154,7 +153,7 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
                             event.number
                         );
                     }
-                    if let Some(next) = next.filter(|_| !limited) {
+                    if let Some(next) = next {
                         judge.count("next packet");
                         let waited = (done.0 - since.0) as f64 / 1e9;
                         ensure!(

@@ -20,7 +20,7 @@ use num_rational::BigRational;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-const LEN: u32 = 1500;
+pub(crate) const LEN: u32 = 1500;
 const L: f64 = LEN as f64;
 /// Bytes in a step.
 const C: f64 = 1250.0;
@@ -86,10 +86,14 @@ struct Seen {
     bounds: (f64, f64),
 }
 
-struct Random(ChaCha8Rng);
+pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.0.next_u64()) * limit as u128) >> 64) as usize
     }
 
@@ -103,7 +107,7 @@ impl Random {
 }
 
 /// Drops are not expected.
-fn none(_: Nanos, packet: Packet, why: DropReason) {
+pub(crate) fn none(_: Nanos, packet: Packet, why: DropReason) {
     panic!("{packet:?}: {}", why.as_str());
 }
 
@@ -127,7 +131,7 @@ fn run(scenario: Scenario, late: Late, steps: usize, config: SharedConfig) -> Se
     let mut demand = Demand::uniform(&tree, Request::Rate(0));
     let shared = SharedTree::new(tree.clone(), config).unwrap();
     let mut workers: Vec<_> = (0..CORES).map(|_| shared.worker().unwrap()).collect();
-    let mut random = Random(ChaCha8Rng::seed_from_u64(17 + scenario as u64));
+    let mut random = Random::new(17 + scenario as u64);
     let home: Vec<usize> = (0..LEAVES).map(|_| random.below(CORES)).collect();
     let greedy: Vec<bool> = (0..LEAVES)
         .map(|leaf| match scenario {

@@ -12,15 +12,15 @@ mod watch;
 use std::collections::VecDeque;
 
 use fairlink_core::{
-    ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler, SchedulerInfo,
-    flow_bits, registry::SCHEDULERS, with_host,
+    ClassConfig, ClassId, Dequeued, DropReason, Feature, Hierarchy, Leniency, LinkConfig, Members, Nanos, Packet, Rate,
+    Scheduler, SchedulerInfo, Share, flow_bits, registry::SCHEDULERS, with_host,
 };
-use fairlink_theory::promises::promised;
+use fairlink_theory::promises::{GapBound, promised};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use trees::{LINK, random_tree};
-use watch::{Fairness, Kept, WorstCase};
+use watch::{Fairness, Kept, NextPacket, WorstCase};
 
 /// A number from 0 to one below `below`.
 fn pick(random: &mut ChaCha8Rng, below: u64) -> u64 {
@@ -48,6 +48,7 @@ struct Run<'a> {
     scheduler: Box<dyn Scheduler>,
     fairness: Fairness<'a>,
     worst_case: WorstCase<'a>,
+    next_packet: NextPacket<'a>,
     habits: Vec<Habit>,
     /// By class id: the length of its packets; 0 for any.
     lens: Vec<u32>,
@@ -70,6 +71,8 @@ struct Used {
     /// Of other leaves.
     delay: f64,
     fairness: f64,
+    /// Of the time to the next packet: of other leaves, and of latency-critical ones.
+    next: [f64; 2],
 }
 
 impl Used {
@@ -78,6 +81,7 @@ impl Used {
             urgent: self.urgent.max(other.urgent),
             delay: self.delay.max(other.delay),
             fairness: self.fairness.max(other.fairness),
+            next: std::array::from_fn(|kind| self.next[kind].max(other.next[kind])),
         }
     }
 }
@@ -90,8 +94,11 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<(Used, bool)> {
     let scheduler = info.build(&tree, Leniency::Refuse, Members::new()).ok()?;
     let promised = promised(info, &tree).expect("promises");
     let bounds = &promised.delays;
+    // In one tree of four more leaves are greedy, and latency-critical ones send more than their contracts.
+    let exceeds = seed % 4 == 3 && promised.transmission_gap.is_some();
     let habits = (0..tree.len())
         .map(|index| match pick(&mut random, 8) {
+            0..4 if exceeds => Habit::Greedy,
             0..4 if bounds[index].is_some() => Habit::Keeps,
             0..5 => Habit::Greedy,
             5 | 6 => Habit::Bursts,
@@ -105,6 +112,7 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<(Used, bool)> {
         scheduler,
         fairness: Fairness::new(info, seed, &tree, &promised),
         worst_case: WorstCase::new(info.name, seed, &tree, &promised),
+        next_packet: NextPacket::new(info.name, seed, &tree, &promised),
         habits,
         lens: (0..tree.len()).map(|_| len(&mut random)).collect(),
         kept: bounds.iter().map(|bound| bound.as_ref().map(Kept::new)).collect(),
@@ -125,12 +133,14 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<(Used, bool)> {
             run.waiting[packet.class.index()].retain(|&(handle, _)| handle != packet.handle);
             run.fairness.gone(packet.class);
             run.worst_case.gone(packet.class);
+            run.next_packet.gone(packet.class);
         }
         match next {
             Dequeued::Packet(packet) => {
                 let end = now.saturating_add(LINK.0.time_for(packet.len));
                 run.fairness.sent(&packet);
                 run.worst_case.sent(&packet);
+                run.next_packet.sent(&packet, now, end);
                 run.left(&packet, end, bounds);
                 if late {
                     // Mostly at its very beginning, which is the worst.
@@ -148,7 +158,8 @@ fn play(info: &SchedulerInfo, seed: u64) -> Option<(Used, bool)> {
     }
     let is_critical = tree.leaves().iter().any(|&leaf| tree.config(leaf).latency_critical);
     let [delay, urgent] = run.closest;
-    Some((Used { urgent, delay, fairness: run.fairness.closest }, is_critical))
+    let next = run.next_packet.closest;
+    Some((Used { urgent, delay, fairness: run.fairness.closest, next }, is_critical))
 }
 
 /// The length of a leaf's packets; 0 for any. Conforming leaves send packets that fit their allowance.
@@ -194,6 +205,7 @@ impl Run<'_> {
                 self.waiting[index].push_back((handle, now));
                 self.fairness.arrived(leaf);
                 self.worst_case.arrived(leaf);
+                self.next_packet.arrived(leaf, now);
                 self.sent += 1;
             }
         }
@@ -250,12 +262,53 @@ fn no_scheduler_breaks_a_promise_whatever_the_tree_and_the_traffic() {
             assert!(most > 0.1, "{}: the delay bound is never nearly reached: {all:?}", info.name);
             assert!(all.delay == 0.0 || all.delay > 0.1, "{}: only of latency-critical leaves: {all:?}", info.name);
         }
+        if all.next[0] > 0.0 {
+            nearest.push(format!("next packet {:.3}, of latency-critical leaves {:.3}", all.next[0], all.next[1]));
+            assert!(all.next.iter().all(|&part| part > 0.4), "{}: next packets never nearly reach: {all:?}", info.name);
+        }
         if info.supports(Feature::LatencyCritical) {
-            let Used { urgent, delay, fairness } = critical;
+            let Used { urgent, delay, fairness, .. } = critical;
             nearest.push(format!("with latency-critical leaves {delay:.3} {fairness:.3}, of these {urgent:.3}"));
         }
     }
     println!("largest parts of a delay bound and of a fairness bound that were used: {}", nearest.join(", "));
+}
+
+/// 100 kbit/s of 10 Mbit/s, latency-critical and greedy, beside a greedy leaf: it pays 1500 B for each packet, which
+/// takes 120 ms at its rate.
+#[test]
+fn a_latency_critical_leaf_beyond_its_contract_completes_its_next_packet_within_the_bound() {
+    let mut tree = Hierarchy::builder(LinkConfig { max_packet: LINK.1, ..LinkConfig::new(LINK.0) });
+    let guarantee = |bps| Some(Share::Guarantee(Rate::from_bps(bps).expect("a rate")));
+    let voice = ClassConfig { share: guarantee(100_000), latency_critical: true, ..ClassConfig::default() };
+    let rest = ClassConfig { share: guarantee(9_900_000), ..ClassConfig::default() };
+    let [voice, rest] = [voice, rest].map(|config| tree.add(ClassId::ROOT, config).expect("a class"));
+    let tree = tree.build().expect("a tree");
+    let info = SCHEDULERS.iter().find(|info| info.is_called("hls")).expect("hls");
+    let promised = promised(info, &tree).expect("promises");
+    let (bound, worst) = promised.transmission_gap.as_ref().and_then(GapBound::next_packet).expect("a bound");
+    assert_eq!(worst, voice);
+    // (L / s + 2 Q + 2 L) / C: Q has two largest packets and weights of 1000 B; the leaf's own advance does not count.
+    assert!((bound - (150_000.0 + 2.0 * 4000.0 + 3000.0) * 8.0 / 1e7).abs() < 1e-9, "{bound}");
+    let mut scheduler = info.build(&tree, Leniency::Refuse, Members::new()).expect("a scheduler");
+    let (mut now, mut since, mut longest) = (Nanos::ZERO, Nanos::ZERO, 0u64);
+    let mut sink = |_: Nanos, packet: Packet, reason: DropReason| panic!("{packet:?} dropped: {reason:?}");
+    while now < Nanos::from_millis(4000) {
+        for class in [voice, rest] {
+            while scheduler.class_backlog(class).packets < 3 {
+                scheduler.enqueue(now, Packet { handle: 0, len: LINK.1, class }, &mut sink);
+            }
+        }
+        let Dequeued::Packet(packet) = scheduler.dequeue(now, &mut sink) else { panic!("both are backlogged") };
+        let end = now.saturating_add(LINK.0.time_for(packet.len));
+        if packet.class == voice {
+            longest = longest.max((end - since).0);
+            since = now;
+        }
+        now = end;
+    }
+    let longest = longest as f64 / 1e9;
+    assert!(longest > 0.12 && longest <= bound, "{longest} s of {bound} s");
 }
 
 /// The ids on the way from `class` to the root, the root left out.

@@ -307,3 +307,58 @@ impl<'a> WorstCase<'a> {
         }
     }
 }
+
+/// Watches the time from any instant at which a leaf is backlogged until its next packet has left. It is longest from
+/// the instant at which the packet before left the queue, or at which the leaf became backlogged.
+pub(crate) struct NextPacket<'a> {
+    name: &'a str,
+    seed: u64,
+    tree: &'a Hierarchy,
+    /// By class, the bound in seconds.
+    bounds: Vec<Option<f64>>,
+    backlog: Vec<u64>,
+    since: Vec<Nanos>,
+    /// The largest part of a bound that was used: of other leaves than latency-critical ones, and of these.
+    pub(crate) closest: [f64; 2],
+}
+
+impl<'a> NextPacket<'a> {
+    pub(crate) fn new(name: &'a str, seed: u64, tree: &'a Hierarchy, promised: &Promised) -> Self {
+        let bounds = promised.transmission_gap.as_ref().map(|gap| gap.next_packets.clone()).unwrap_or_default();
+        let (backlog, since) = (vec![0; tree.len()], vec![Nanos::ZERO; tree.len()]);
+        Self { name, seed, tree, bounds, backlog, since, closest: [0.0; 2] }
+    }
+
+    pub(crate) fn arrived(&mut self, leaf: ClassId, now: Nanos) {
+        let index = leaf.index();
+        if self.backlog[index] == 0 {
+            self.since[index] = now;
+        }
+        self.backlog[index] += 1;
+    }
+
+    /// A packet of `leaf` was dropped from its queue.
+    pub(crate) fn gone(&mut self, leaf: ClassId) {
+        self.backlog[leaf.index()] -= 1;
+    }
+
+    /// `packet` has left the queue at `now`, and the link at `end`.
+    pub(crate) fn sent(&mut self, packet: &Packet, now: Nanos, end: Nanos) {
+        let index = packet.class.index();
+        self.backlog[index] -= 1;
+        let took = (end - self.since[index]).0 as f64 / 1e9;
+        self.since[index] = now;
+        let Some(bound) = self.bounds.get(index).copied().flatten() else { return };
+        // A link sends a packet in whole nanoseconds, rounded up.
+        assert!(
+            took <= bound * (1.0 + 1e-6),
+            "{}, tree {}: {:?} waited {took} s of {bound} s for a packet\n{:#?}",
+            self.name,
+            self.seed,
+            packet.class,
+            self.tree
+        );
+        let closest = &mut self.closest[usize::from(self.tree.config(packet.class).latency_critical)];
+        *closest = closest.max(took / bound);
+    }
+}

@@ -191,18 +191,27 @@ pub(super) fn lines(link: &LinkFile, promised: &Promised, bounds: &LinkBounds, s
         ));
     }
     if let (Some(next), Some(name)) = (bounds.next_packet_s, &bounds.next_packet_of) {
+        let worst = link.names.find(name).unwrap_or(ClassId::ROOT);
+        let which = if has_ceilings(promised) { " without a ceiling at or above it" } else { "" };
+        let why = if tree.config(worst).latency_critical {
+            "a latency-critical leaf that sends more than its burst and rate first pays for what it sent ahead"
+        } else {
+            "a leaf of small weight needs several visits for one packet"
+        };
         lines.push(if next > USEFUL_S {
             format!(
                 "next packet       no useful bound ({} for {name}): {}",
                 human::time(human::up(next)),
-                why_useless(tree, name, link.names.find(name).unwrap_or(ClassId::ROOT))
+                why_useless(tree, name, worst)
             )
         } else {
             format!(
-                "next packet       a backlogged leaf completes its next packet within {} (worst: {name}); a leaf of small weight needs several visits for one packet",
+                "next packet       a backlogged leaf{which} completes its next packet within {} (worst: {name}); {why}",
                 human::time(human::up(next))
             )
         });
+    } else if promised.transmission_gap.as_ref().is_some_and(|gap| !gap.next_packets.is_empty()) {
+        lines.push("next packet       not computed, because all leaves have a ceiling at or above them".to_owned());
     }
     let delays = promised.delays.iter().any(Option::is_some);
     if delays {

@@ -29,13 +29,14 @@
 //! latency-critical leaves in the subtree of i. In the same way Theorem 5's gap grows by the sum of all advances over
 //! C.
 //!
-//! *Payment.* Let leaf i owe or have packets queued all through (s, t], but not at s, and let the rounds spend S bytes
-//! in that time. Spent credit returns to the root. The *reserve* U is Q - Q*. The sum of the root's credit and the
-//! reserve only grows between two distributions, and it is never negative. With the credit of all others it adds up to
-//! Q. So the bytes spent up to the first distribution after s, plus the credit of all others then, are at most Q. From
-//! there on at most the root's distributions plus the others' credit is spent. After the last distribution at most Q is
-//! spent. The leaf takes part from the first distribution on. The root's credit reaches it in proportion s_i, except
-//! for an amount that each class a on the path, the root left out, may keep. That is less than the weight W_a of its
+//! *Payment.* Let leaf i owe or have packets queued all through (s, t], which may begin amid a backlog, and let the
+//! rounds spend S bytes in that time. Spent credit returns to the root. The *reserve* U is Q - Q*. The sum of the
+//! root's credit and the reserve only grows between two distributions, and it is never negative. With the credit of all
+//! others it adds up to Q. So the bytes spent up to the first distribution after s, plus the credit of all others then,
+//! are at most Q. From there on at most the root's distributions plus the others' credit is spent. After the last
+//! distribution at most Q is spent. The leaf takes part from the first distribution on; what it and the classes above
+//! it have at s is not negative, and adds to what it gets. The root's credit reaches it in proportion s_i, except for
+//! an amount that each class a on the path, the root left out, may keep. That is less than the weight W_a of its
 //! children. So
 //!
 //! > paid >= s_i (S - 2 Q) - sum over a of W_a s_i / s_a.
@@ -64,6 +65,13 @@
 //! > delay <= (sigma_i + L) / (s_i C) + sum over a of W_a / (s_a C) + (2 Q + L + E) / C, its own transmission included.
 //!
 //! This holds without a ceiling at the leaf or above it; ceilings of others do not matter.
+//!
+//! *Next packet.* From any instant at which a leaf is backlogged, its next packet has left after
+//!
+//! > ((L + sum over a of W_a s_i / s_a) / s_i + 2 Q + 2 L + E - A_i) / C
+//!
+//! also of a latency-critical leaf that sends more than its contract: it pays for less than a packet until it may send.
+//! `docs/hls.md` has the proof.
 //!
 //! # Cost
 //!
