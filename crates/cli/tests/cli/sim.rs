@@ -321,7 +321,11 @@ fn a_sweep_over_a_script_is_refused_with_what_to_do() {
     {
         let run = fairlink(args);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
-        assert!(run.stderr.contains("write a scenario file over its link, with model = \"script\""), "{args:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("write a scenario file over its link, with model = \"script\""),
+            "{args:?}: {}",
+            run.stderr
+        );
     }
 }
 
