@@ -3,7 +3,6 @@
 #[cfg(target_os = "linux")]
 mod real;
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +18,7 @@ use fairlink_report::Document;
 use indicatif::{ProgressBar, ProgressStyle};
 use time::OffsetDateTime;
 
-use fairlink_terminal::args::FigureWidth;
+use fairlink_terminal::args::{FigureWidth, JobArgs};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;
 use fairlink_terminal::interrupt;
@@ -49,9 +48,8 @@ pub(crate) struct Args {
     /// The report then opens its scenarios in a copy of it.
     #[arg(long, value_name = "DIR", requires = "out")]
     page_files: Option<PathBuf>,
-    /// Threads [default: the number of processors]. Results do not depend on it.
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    jobs: JobArgs,
 }
 
 /// Tries claims and prints a row for each as soon as it is there.
@@ -66,10 +64,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let stop = interrupt::stop_flag()?;
     let asked = Arc::clone(&stop);
     let asked = move || asked.load(Ordering::Relaxed);
-    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = args.jobs.map_or(processors, NonZeroUsize::get);
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
-    let mut lab = Lab::new(effort, threads, &asked);
+    let mut lab = Lab::new(effort, args.jobs.threads(), &asked);
     let begun = Instant::now();
     if args.real {
         // Before any thread is started: a namespace can only be entered without.
