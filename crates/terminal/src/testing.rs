@@ -260,6 +260,17 @@ pub fn scenario(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).to_str().expect("text").to_owned()
 }
 
+/// A scenario of two Poisson sources at 80 % of 10 Mbit/s.
+pub const POISSON: &str = r#"
+    duration = "2s"
+    link = { rate = "10mbit", scheduler = "drr" }
+    class = [ { name = "a", guarantee = "5mbit", buffer = "20p" }, { name = "b", guarantee = "5mbit" } ]
+    source = [
+        { class = "a", model = "poisson", rate = "5mbit", packet = "1250B" },
+        { class = "b", model = "poisson", packets_per_second = 300, packet = "1250B" },
+    ]
+"#;
+
 /// A directory of its own, removed in the end.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);

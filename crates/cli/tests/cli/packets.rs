@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_private_network, only_link, run, scenario, unless_starved};
+use crate::{Scratch, class, fairlink, in_private_network, only_link, run, scenario, unless_starved};
 
 /// Two cables with the gateway between them. Waits are bounded and end when their condition holds. The gateway does not
 /// fail open: on a busy machine the kernel would forward frames past its account.
@@ -57,10 +57,6 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
         let (sent, gateway, received) = (json("sent.json"), only_link(&json("gateway.json")), json("received.json"));
         assert_eq!(gateway["gateway"]["balanced"], true, "{gateway}");
         assert_eq!(packets(&gateway["counts"]["queued"]), 0, "drained: {gateway}");
-        let class = |document: &Value, name: &str| {
-            let classes = document["classes"].as_array().expect("a list");
-            classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
-        };
         let missed: u64 = ["kernel_dropped_packets", "shed_unknown_packets"]
             .iter()
             .map(|key| gateway["gateway"][key].as_u64().expect("a number"))

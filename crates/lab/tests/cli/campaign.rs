@@ -6,19 +6,9 @@ use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::Leniency;
 use fairlink_core::registry::find;
 use fairlink_sim::{Options, compare};
+use fairlink_terminal::testing::POISSON;
 
 use crate::{Scratch, lab};
-
-/// Two Poisson sources at 80 % of 10 Mbit/s.
-const POISSON: &str = r#"
-    duration = "2s"
-    link = { rate = "10mbit", scheduler = "drr" }
-    class = [ { name = "a", guarantee = "5mbit", buffer = "20p" }, { name = "b", guarantee = "5mbit" } ]
-    source = [
-        { class = "a", model = "poisson", rate = "5mbit", packet = "1250B" },
-        { class = "b", model = "poisson", packets_per_second = 300, packet = "1250B" },
-    ]
-"#;
 
 /// Returns the packets that three runs of a scenario send under each of two schedulers.
 fn packets(text: &str) -> u64 {
