@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fairlink_config::link::scheduler_named;
 use fairlink_config::sweep::Sweep;
 use fairlink_config::units::{parse_rate, parse_size, parse_time};
@@ -31,6 +32,20 @@ pub fn scheduler(name: &str) -> Result<&'static SchedulerInfo, String> {
 /// Lists the valid choices for an error.
 pub fn choice<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     format!("there are: {}", known.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// Parses one of these words into its value. Help, shells and errors list them.
+///
+/// # Panics
+/// Never: clap takes no other word.
+pub fn one_of<T: Clone + Send + Sync + 'static>(
+    words: impl IntoIterator<Item = (&'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let words: Vec<(&'static str, T)> = words.into_iter().collect();
+    PossibleValuesParser::new(words.iter().map(|&(word, _)| word)).map(move |text| {
+        let found = words.iter().find(|&&(word, _)| word == text);
+        found.map(|(_, value)| value.clone()).expect("one of the words")
+    })
 }
 
 /// Schedulers and settings that a scenario is simulated with.

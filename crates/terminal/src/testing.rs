@@ -112,6 +112,15 @@ impl Tested {
         (child.wait_with_output().expect("it ends"), asked.elapsed())
     }
 
+    /// Returns the completions of the last of these words behind its name `program`, in a directory.
+    #[must_use]
+    pub fn offered(&self, program: &str, directory: &str, words: &[&str]) -> Vec<String> {
+        let mut asked = self.command(&[&["--", program], words].concat());
+        asked.current_dir(directory).env("FAIRLINK_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        let answer = self.run(asked.env("_CLAP_COMPLETE_INDEX", words.len().to_string())).quiet();
+        answer.stdout.lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
     /// The schema of the documents that it prints.
     pub fn schema(&self) -> &Schema {
         self.schema.get_or_init(|| Schema(self.with(&["schema", "documents"]).quiet().json()))

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::{Scratch, command, fairlink, scenario};
+use crate::{FAIRLINK, Scratch, command, fairlink, scenario};
 
 /// Every command but `help`, as `--help` lists them.
 fn commands() -> Vec<String> {
@@ -25,15 +25,6 @@ fn every_command_has_a_help_text_and_takes_json() {
     }
 }
 
-/// Returns the completions of the last word.
-fn offered(directory: &str, words: &[&str]) -> Vec<String> {
-    let mut asked = command(&[&["--", "fairlink"], words].concat());
-    asked.current_dir(directory).env("FAIRLINK_COMPLETE", "bash").env("_CLAP_IFS", "\n");
-    let answer = asked.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).output().unwrap();
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
-    String::from_utf8(answer.stdout).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
-}
-
 #[test]
 fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -46,11 +37,12 @@ fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
     for file in ["home.toml", "old.tc", "notes.txt", "pods.json", "router.rsc", "below/x.toml"] {
         dir.write(file, "");
     }
-    let offered = |words: &[&str]| offered(&dir.path(""), words);
+    let offered = |words: &[&str]| FAIRLINK.offered("fairlink", &dir.path(""), words);
     let all = offered(&[""]);
     assert!(commands().iter().all(|name| all.contains(name)), "{all:?}");
     assert_eq!(offered(&["init", "--kind", ""]), ["home", "office", "provider", "tenants", "lab"]);
     assert_eq!(offered(&["init", "--line", "ad"]), ["adsl"]);
+    assert_eq!(offered(&["init", "--toward", ""]), ["internet", "users"]);
     assert_eq!(offered(&["sim", "home.toml", "--scheduler", "hf"]), ["hfsc"]);
     assert_eq!(offered(&["check", ""])[..3], ["home.toml", "old.tc", "below/"]);
     assert_eq!(offered(&["import", "k8s", "p"]), ["pods.json"]);

@@ -9,7 +9,7 @@ use fairlink_report::{Content, Document};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use fairlink_terminal::args::{JobArgs, SweepArgs};
+use fairlink_terminal::args::{JobArgs, SweepArgs, one_of};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::files::template;
 use fairlink_terminal::out::{Out, make_directory, note};
@@ -33,8 +33,8 @@ pub(crate) struct Args {
     /// The share of this process, such as 1/4; others with the other shares write into the same directory.
     #[arg(long, value_name = "I/N", value_parser = Shard::parse, default_value = "1/1")]
     shard: Shard,
-    /// Format of the files: csv or parquet.
-    #[arg(long, value_name = "FORMAT", value_parser = format, default_value = "csv")]
+    /// Format of the files.
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(Format::ALL.map(|format| (format.name(), format))), default_value = "csv")]
     format: Format,
     #[command(flatten)]
     jobs: JobArgs,
@@ -79,11 +79,6 @@ fn failure(error: CampaignError) -> CliError {
             CliError::wrong(error)
         }
     }
-}
-
-/// Parses `--format`.
-fn format(text: &str) -> Result<Format, String> {
-    Format::named(text).ok_or_else(|| format!("write {}", Format::ALL.map(Format::name).join(" or ")))
 }
 
 /// Does a share of the campaign, and prints how far all of it is.

@@ -37,3 +37,12 @@ fn a_closed_pipe_ends_it_without_noise() {
     let run = PROGRAM.run(std::process::Command::new("sh").args(["-c", &line]));
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
 }
+
+#[test]
+fn completions_know_the_words_that_options_take() {
+    let offered = |words: &[&str]| PROGRAM.offered("fairlink-lab", "/", words);
+    assert_eq!(offered(&["campaign", "s.toml", "--format", ""]), ["csv", "parquet"]);
+    assert_eq!(offered(&["clock", "stamps.csv", "--make", "--queueing", "e"]), ["exponential"]);
+    let wrong = lab(&["campaign", "s.toml", "--out", "d", "--format", "json"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("[possible values: csv, parquet]"), "{}", wrong.stderr);
+}
