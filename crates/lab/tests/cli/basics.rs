@@ -19,16 +19,17 @@ fn the_help_names_the_commands_and_where_links_are_shared() {
 #[test]
 fn the_schema_has_every_kind_of_document_and_no_kind_of_the_other_program() {
     let schema = lab(&["schema", "documents"]).quiet().json();
-    let kinds: Vec<&str> = schema["anyOf"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|document| document["properties"]["document"]["const"].as_str().unwrap())
-        .collect();
-    for kind in ["bench", "between", "campaign", "clock", "reproduce", "traffic"] {
-        assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
+    let documents = schema["anyOf"].as_array().unwrap();
+    let kind =
+        |document: &'_ serde_json::Value| document["properties"]["document"]["const"].as_str().unwrap().to_owned();
+    let kinds: Vec<String> = documents.iter().map(kind).collect();
+    for document in documents {
+        assert_eq!(document["title"], format!("fairlink-lab {}", kind(document)));
     }
-    assert!(!kinds.contains(&"check") && schema["title"] == "Documents of fairlink-lab");
+    for kind in ["bench", "between", "campaign", "clock", "reproduce", "traffic"] {
+        assert!(kinds.iter().any(|known| known == kind), "{kind}: {kinds:?}");
+    }
+    assert!(!kinds.iter().any(|kind| kind == "check") && schema["title"] == "Documents of fairlink-lab");
 }
 
 #[test]
