@@ -371,6 +371,14 @@ pub fn check_documented_lines<C: Parser>(program: &str, least: usize) {
     }
 }
 
+/// Checks that the command line `C` has the commands of `own`, and beside them only those that both programs have.
+pub fn check_commands<C: Parser>(own: &[&str]) {
+    let command = C::command();
+    let listed = command.get_subcommands().filter(|below| !below.is_hide_set()).map(clap::Command::get_name);
+    let (both, only): (Vec<&str>, Vec<&str>) = listed.partition(|name| ["schema", "completions", "man"].contains(name));
+    assert_eq!((both.len(), &only[..]), (3, own));
+}
+
 /// Adds all commands below `command`, as they are typed behind the program, with their help.
 fn all(command: &mut clap::Command, above: &str, found: &mut Vec<(String, String)>) {
     for below in command.get_subcommands_mut().filter(|below| below.get_name() != "help" && !below.is_hide_set()) {

@@ -93,6 +93,24 @@ fn a_wrong_command_line_exits_with_2_and_says_what_is_wrong() {
 }
 
 #[test]
+fn a_command_that_only_the_laboratory_has_is_said_to_be_there_in_one_line() {
+    for args in [&["campaign"][..], &["--json", "campaign", "x.toml", "--out", "y"], &["help", "campaign"]] {
+        let run = fairlink(args);
+        let says = "error: `campaign` is a command of fairlink-lab: write `fairlink-lab campaign`\n";
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", says), "{args:?}");
+    }
+    for (args, says) in
+        [(["pdf", "--help"], "write `fairlink-lab pdf`"), (["help", "bench"], "write `fairlink-lab bench`")]
+    {
+        let run = fairlink(&args);
+        assert!(run.code == 2 && run.stderr.contains(says), "{}", run.stderr);
+    }
+    // As a word of another command it is no command of the laboratory.
+    let run = fairlink(&["schema", "pdf"]);
+    assert!(run.code == 2 && !run.stderr.contains("fairlink-lab"), "{}", run.stderr);
+}
+
+#[test]
 fn a_closed_pipe_ends_quietly() {
     for args in [&["schedulers"][..], &["schedulers", "--json"], &["completions", "bash"], &["man"]] {
         let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
@@ -175,7 +193,7 @@ const MOVED: [(&[&str], &str); 9] = [
     (&["bench"], "bench"),
     (&["bench", "--gateway", "--quick", "--json"], "bench --gateway --quick --json"),
     (&["clock", "stamps.csv", "--make", "--skew", "-5"], "clock stamps.csv --make --skew -5"),
-    (&["--json", "between", "a.pcap", "b.pcap"], "between a.pcap b.pcap --json"),
+    (&["--json", "between", "a.pcap", "b.pcap"], "between --json a.pcap b.pcap"),
     (&["traffic", "s.toml", "--help"], "traffic s.toml --help"),
     (
         &["sim", "s.toml", "--sweep", "seed=1,2", "--out", "d", "--shard", "1/4", "--format", "parquet", "--json"],

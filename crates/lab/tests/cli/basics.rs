@@ -40,6 +40,15 @@ fn a_closed_pipe_ends_it_without_noise() {
 }
 
 #[test]
+fn a_command_that_only_the_program_for_links_has_is_said_to_be_there_in_one_line() {
+    let run = lab(&["check", "link.toml"]);
+    let says = "error: `check` is a command of fairlink: write `fairlink check`\n";
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", says));
+    let run = lab(&["chek", "link.toml"]);
+    assert!(run.code == 2 && run.stderr.contains("unrecognized subcommand 'chek'"), "{}", run.stderr);
+}
+
+#[test]
 fn completions_know_the_words_that_options_take() {
     let offered = |words: &[&str]| PROGRAM.offered("fairlink-lab", "/", words);
     assert_eq!(offered(&["campaign", "s.toml", "--format", ""]), ["csv", "parquet"]);
