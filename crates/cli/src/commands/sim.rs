@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", hide = true)]
     shard: Option<String>,
     /// The format of its files.
-    #[arg(long, value_name = "FORMAT", hide = true, requires = "shard")]
+    #[arg(long, value_name = "FORMAT", hide = true)]
     format: Option<String>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]

@@ -52,6 +52,17 @@ fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
 }
 
 #[test]
+fn a_format_without_a_campaign_says_what_to_write() {
+    let run = fairlink(&["sim", &scenario("exp2-H.toml"), "--format", "csv"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    for says in
+        ["error: --format csv: ", "`fairlink-lab campaign SCENARIO --out DIR --format csv`", "`fairlink sim --out DIR`"]
+    {
+        assert!(run.stderr.contains(says), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn there_is_a_manual_page_for_every_command() {
     let page = fairlink(&["man"]).quiet().stdout;
     assert!(page.contains(".TH fairlink 1"), "{page}");
