@@ -227,7 +227,7 @@ fn a_directory_keeps_its_campaign() {
 }
 
 #[test]
-fn a_part_that_was_cut_off_is_no_campaign() {
+fn a_part_that_was_cut_off_is_no_campaign_until_it_is_removed_and_made_anew() {
     let root = tempfile::tempdir().unwrap();
     // In the head, within a row, before the rows of the last job.
     for (number, (format, cut)) in
@@ -238,11 +238,15 @@ fn a_part_that_was_cut_off_is_no_campaign() {
         let dir = root.path().join(number.to_string());
         let campaign = begin(&dir, format, 10);
         campaign.work(Shard::ALL, 1, &on, &|_| ()).unwrap();
+        let unbroken = whole(&dir);
         let bytes = fs::read(campaign.file_of(1)).unwrap();
         let last_job = || String::from_utf8_lossy(&bytes).find("\n19,").expect("job 19") + 1;
         fs::write(campaign.file_of(1), &bytes[..cut.unwrap_or_else(last_job)]).unwrap();
         let error = campaign.whole().unwrap_err().to_string();
-        assert!(error.contains("part-0000001") && error.contains("reading"), "{error}");
-        assert!(format == Format::Parquet || error.contains("remove it"), "{error}");
+        assert!(error.contains("part-0000001") && error.contains(": the file is damaged: "), "{error}");
+        assert!(error.ends_with("; remove it and run the same command again, which makes this file anew"), "{error}");
+        fs::remove_file(campaign.file_of(1)).unwrap();
+        assert_eq!(campaign.work(Shard::ALL, 1, &on, &|_| ()).unwrap().written, 1);
+        assert_eq!(whole(&dir), unbroken);
     }
 }

@@ -74,7 +74,7 @@ impl Content for CampaignContent {
 fn failure(error: CampaignError) -> CliError {
     match error {
         CampaignError::Refused(refused) => refused.into(),
-        CampaignError::File { .. } | CampaignError::Stopped => CliError::failed(error),
+        CampaignError::File { .. } | CampaignError::Damaged { .. } | CampaignError::Stopped => CliError::failed(error),
         CampaignError::Other { .. } | CampaignError::None { .. } | CampaignError::Manifest { .. } => {
             CliError::wrong(error)
         }
