@@ -201,6 +201,14 @@ fn what_is_wrong_with_all_jobs_is_refused_before_the_first() {
 }
 
 #[test]
+fn a_scheduler_that_is_named_twice_runs_once() {
+    let twice = campaign_of(SCENARIO, &["link.rate=5mbit,10mbit"], &["hls", "drr", "hls"], 5);
+    assert_eq!((twice.jobs(), twice.schedulers()), (20, campaign().schedulers()));
+    let info = fairlink_core::registry::SCHEDULERS.iter().find(|info| !info.aliases.is_empty()).expect("an alias");
+    assert_eq!(campaign_of(SCENARIO, &[], &[info.name, info.aliases[0]], 1).jobs(), 1);
+}
+
+#[test]
 fn a_directory_keeps_its_campaign() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("c");
