@@ -131,6 +131,9 @@ impl Shard {
         let form = || format!("{text:?} is not NUMBER/OF; write e.g. 1/4 for the first of four shares");
         let (number, of) = text.split_once('/').ok_or_else(form)?;
         let (number, of) = (number.trim().parse().map_err(|_| form())?, of.trim().parse().map_err(|_| form())?);
+        if of < 1 {
+            return Err(format!("there is at least 1 share, not {of}; write e.g. 1/4 for the first of four"));
+        }
         if number < 1 || number > of {
             return Err(format!("share {number} of {of}: shares are counted from 1 to {of}"));
         }

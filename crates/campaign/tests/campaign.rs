@@ -209,6 +209,19 @@ fn a_scheduler_that_is_named_twice_runs_once() {
 }
 
 #[test]
+fn shares_are_counted_from_1_to_their_number() {
+    assert_eq!(Shard::parse("2/3"), Ok(Shard { number: 2, of: 3 }));
+    for (text, says) in [
+        ("1/0", "there is at least 1 share, not 0; write e.g. 1/4 for the first of four"),
+        ("0/3", "share 0 of 3: shares are counted from 1 to 3"),
+        ("4/3", "share 4 of 3: shares are counted from 1 to 3"),
+        ("half", "\"half\" is not NUMBER/OF; write e.g. 1/4 for the first of four shares"),
+    ] {
+        assert_eq!(Shard::parse(text), Err(says.to_owned()));
+    }
+}
+
+#[test]
 fn a_directory_keeps_its_campaign() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("c");

@@ -12,6 +12,7 @@ use serde::Serialize;
 use fairlink_terminal::args::{JobArgs, SweepArgs, one_of};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::files::template;
+use fairlink_terminal::human;
 use fairlink_terminal::out::{Out, make_directory, note};
 use fairlink_terminal::program::needs_feature;
 use fairlink_terminal::progress::Progress;
@@ -124,7 +125,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
     match failed {
         0 => Ok(()),
-        failed => Err(CliError::Failed(anyhow!("{failed} of the runs failed: the column `error` has the reasons"))),
+        failed => {
+            let (failed, jobs) = (counted(failed, "run", "runs"), campaign.campaign().jobs());
+            Err(CliError::Failed(anyhow!("{failed} of {jobs} failed: the column `error` says why")))
+        }
     }
 }
 
@@ -133,13 +137,19 @@ fn count(campaign: &Directory, part: u64) -> u64 {
     jobs.end - jobs.start
 }
 
+/// A number of things in words. There are far fewer than a processor can count.
+fn counted(number: u64, one: &str, several: &str) -> String {
+    human::count(number as usize, one, several)
+}
+
 fn show(content: &CampaignContent, out: &mut Out) -> Result<(), CliError> {
     let CampaignContent { dir, jobs, parts, jobs_per_part, written_parts, present_parts, .. } = content;
+    let (jobs, parts) = (counted(*jobs, "run", "runs"), counted(*parts, "file", "files"));
     out.line(format!(
-        "{dir}: {jobs} runs in {parts} files of up to {jobs_per_part}; {written_parts} written now, {present_parts} there"
+        "{dir}: {jobs} in {parts} of up to {jobs_per_part}; {written_parts} written now, {present_parts} there"
     ))?;
     match (&content.digest, content.rows) {
-        (Some(digest), Some(rows)) => out.line(format!("complete: {rows} rows, digest {digest}")),
+        (Some(digest), Some(rows)) => out.line(format!("complete: {}, digest {digest}", counted(rows, "row", "rows"))),
         _ => out.line("not complete: the same command with the other shares does the rest, in any order"),
     }
 }

@@ -72,6 +72,9 @@ fn shares_of_a_campaign_make_the_files_of_one_command_and_go_on_after_an_end() {
         "--shard",
         "1/1",
     ]);
-    assert!(fails.code == 1 && fails.stderr.contains("1 of the runs failed"), "{}", fails.stderr);
+    assert!(fails.code == 1 && fails.stderr.contains("1 run of 2 failed: the column `error`"), "{}", fails.stderr);
     assert!(fails.stdout.contains("2 runs in 2 files"), "{}", fails.stdout);
+    let one =
+        lab(&["campaign", &file, "--out", &dir.path("z"), "--scheduler", "hls", "--scheduler", "hls"]).quiet().stdout;
+    assert!(one.contains(": 1 run in 1 file of up to 1; 1 written now, 1 there\ncomplete: 2 rows"), "{one}");
 }
