@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// The shortest delay, if known. Stamps of one direction cannot separate it from the offset.
     #[arg(long, value_name = "TIME", value_parser = time)]
     shortest_delay: Option<Nanos>,
-    /// Write clock.svg, clock.pdf and clock.csv into this directory, which is made if it is missing.
+    /// Write clock.svg and clock.csv, and with the feature `pdf` clock.pdf, into this directory, which is made if it is
+    /// missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// First write stamps of two simulated clocks to the file, which must not exist: 12.5 s apart, with the skew,

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Claims such as hls.alpha, papers (hls, hfsc, htb, drrpp, sds), or all, which is the default.
     #[arg(value_name = "ID|PAPER|all")]
     which: Vec<String>,
-    /// Fewer and shorter runs: all claims in a few minutes, with wider confidence intervals.
+    /// Fewer and shorter runs: all claims in 150 s on two processors, with wider confidence intervals.
     #[arg(long)]
     quick: bool,
     /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace:
@@ -44,8 +44,9 @@ pub(crate) struct Args {
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<FigureWidth>,
-    /// Directory with the files of the page in the browser [default: those in the program, or in share/fairlink/page].
-    /// The report then opens its scenarios in a copy of it.
+    /// Directory with the files of the page in the browser. The report then opens its scenarios in a copy of it
+    #[cfg_attr(feature = "page", doc = "[default: those in the program, or in share/fairlink/page].")]
+    #[cfg_attr(not(feature = "page"), doc = "(refused: this program was built without the feature `page`).")]
     #[arg(long, value_name = "DIR", requires = "out")]
     page_files: Option<PathBuf>,
     #[command(flatten)]

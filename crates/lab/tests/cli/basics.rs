@@ -56,3 +56,11 @@ fn completions_know_the_words_that_options_take() {
     let wrong = lab(&["campaign", "s.toml", "--out", "d", "--format", "json"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("[possible values: csv, parquet]"), "{}", wrong.stderr);
 }
+
+#[test]
+fn an_option_of_a_feature_has_a_default_only_where_the_feature_is_built_in() {
+    let help = lab(&["reproduce", "--help"]).quiet().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("--page-files <DIR> Directory with the files of the page"), "{help}");
+    assert_eq!(help.contains("[default: those in the program"), cfg!(feature = "page"), "{help}");
+    assert_eq!(help.contains("built without the feature `page`"), !cfg!(feature = "page"), "{help}");
+}
