@@ -91,11 +91,6 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
         Command::Capacity(args) => capacity::run(&args, out),
         Command::Schedulers(args) => schedulers::run(&args, out),
         Command::Completions(args) => completions::run(&args, "fairlink", out),
-        Command::Man(args) => man::run(&args, Cli::command(), PROGRAM.examples, out),
-        Command::Reproduce(moved) => moved.run(LABORATORY, "reproduce", out.json),
-        Command::Traffic(moved) => moved.run(LABORATORY, "traffic", out.json),
-        Command::Clock(moved) => moved.run(LABORATORY, "clock", out.json),
-        Command::Between(moved) => moved.run(LABORATORY, "between", out.json),
-        Command::Bench(moved) => moved.run(LABORATORY, "bench", out.json),
+        Command::Man(args) => man::run(&args, Cli::command(), &PROGRAM, out),
     }
 }

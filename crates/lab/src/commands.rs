@@ -88,7 +88,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
         Command::Pdf(args) => pdf::run(&args, out),
         Command::Schema(args) => schema::run(&args, out),
         Command::Completions(args) => completions::run(&args, "fairlink-lab", out),
-        Command::Man(args) => man::run(&args, Cli::command(), PROGRAM.examples, out),
+        Command::Man(args) => man::run(&args, Cli::command(), &PROGRAM, out),
     }
 }
 

@@ -121,6 +121,32 @@ impl Tested {
         answer.stdout.lines().map(|line| line.trim_end().to_owned()).collect()
     }
 
+    /// Checks the manual pages: every command has one, with examples, and names only pages that are there or that of the
+    /// program `other`.
+    pub fn check_manual(&self, program: &str, other: &str) {
+        let printed = self.with(&["man"]).quiet().stdout;
+        let scratch = Scratch::new();
+        let dir = scratch.path("new/pages");
+        let run = self.with(&["man", "--out", &dir]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, ""));
+        let read = |name: &str| fs::read_to_string(format!("{dir}/{name}.1"));
+        assert_eq!(read(program).expect("the program's page"), printed);
+        let mut left = vec![program.to_owned()];
+        while let Some(name) = left.pop() {
+            let page = read(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(page.contains("SYNOPSIS") && page.contains(".SH EXAMPLES\n.TP\n\\fB"), "{name}: {page}");
+            let (_, also) = page.split_once(".SH \"SEE ALSO\"\n").unwrap_or_else(|| panic!("{name}: {page}"));
+            let also: Vec<String> = also.trim_end().split(", ").map(|page| page.replace("\\-", "-")).collect();
+            let also: Vec<&str> =
+                also.iter().filter_map(|page| page.strip_prefix("\\fB")?.strip_suffix("\\fR(1)")).collect();
+            assert!(also.contains(&other) && (name == program || also.contains(&program)), "{name}: {also:?}");
+            let below = |also: &&&str| **also != other && also.starts_with(&format!("{name}-"));
+            left.extend(also.iter().filter(below).map(|&also| also.to_owned()));
+            fs::remove_file(format!("{dir}/{name}.1")).expect("each page once");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 0, "pages that no page names");
+    }
+
     /// The schema of the documents that it prints.
     pub fn schema(&self) -> &Schema {
         self.schema.get_or_init(|| Schema(self.with(&["schema", "documents"]).quiet().json()))

@@ -52,6 +52,11 @@ fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
 }
 
 #[test]
+fn every_command_has_a_manual_page_that_leads_to_the_others() {
+    FAIRLINK.check_manual("fairlink", "fairlink-lab");
+}
+
+#[test]
 fn a_format_without_a_campaign_says_what_to_write() {
     let run = fairlink(&["sim", &scenario("exp2-H.toml"), "--format", "csv"]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
@@ -63,16 +68,13 @@ fn a_format_without_a_campaign_says_what_to_write() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_every_command() {
-    let page = fairlink(&["man"]).quiet().stdout;
-    assert!(page.contains(".TH fairlink 1"), "{page}");
-    let scratch = Scratch::new();
-    let dir = scratch.path("new/pages");
-    let run = fairlink(&["man", "--out", &dir]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, ""));
-    for name in commands() {
-        let page = fs::read_to_string(format!("{dir}/fairlink-{name}.1")).expect("a page");
-        assert!(page.contains("SYNOPSIS") && page.contains(".SH EXAMPLES\n.TP\n\\fBfairlink "), "{name}: {page}");
+fn what_is_no_document_refuses_json() {
+    for (args, says) in [
+        (&["man", "--json"][..], "error: --json: a manual page is no document; leave --json out\n"),
+        (&["--json", "completions", "bash"], "error: --json: a completion script is no document; leave --json out\n"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", says));
     }
 }
 

@@ -58,6 +58,11 @@ fn completions_know_the_words_that_options_take() {
 }
 
 #[test]
+fn every_command_has_a_manual_page_that_leads_to_the_others() {
+    PROGRAM.check_manual("fairlink-lab", "fairlink");
+}
+
+#[test]
 fn an_option_of_a_feature_has_a_default_only_where_the_feature_is_built_in() {
     let help = lab(&["reproduce", "--help"]).quiet().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("--page-files <DIR> Directory with the files of the page"), "{help}");
