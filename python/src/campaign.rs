@@ -33,6 +33,7 @@ fn raised(error: CampaignError) -> PyErr {
             Some(number) => PyOSError::new_err((number, text, path.display().to_string())),
             None => PyOSError::new_err(text),
         },
+        CampaignError::Damaged { .. } => PyOSError::new_err(text),
         CampaignError::None { .. } => PyFileNotFoundError::new_err(text),
         CampaignError::Other { .. } | CampaignError::Manifest { .. } | CampaignError::Stopped => {
             Failed::from(fairlink_api::Refused::Failed(text)).into()

@@ -46,6 +46,14 @@ pub enum CampaignError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A part is not as it was written.
+    #[error("{}: the file is damaged: {why}; remove it and run the same command again, which makes this file anew", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The directory has another campaign.
     #[error("{}: this directory has another campaign, with {what}; use another directory, or remove this one", dir.display())]
     Other {
@@ -123,6 +131,9 @@ impl Shard {
         let form = || format!("{text:?} is not NUMBER/OF; write e.g. 1/4 for the first of four shares");
         let (number, of) = text.split_once('/').ok_or_else(form)?;
         let (number, of) = (number.trim().parse().map_err(|_| form())?, of.trim().parse().map_err(|_| form())?);
+        if of < 1 {
+            return Err(format!("there is at least 1 share, not {of}; write e.g. 1/4 for the first of four"));
+        }
         if number < 1 || number > of {
             return Err(format!("share {number} of {of}: shares are counted from 1 to {of}"));
         }
@@ -332,7 +343,7 @@ impl Directory {
     /// Reads all parts; `None` if some are missing.
     ///
     /// # Errors
-    /// [`CampaignError::File`]: a part cannot be read.
+    /// [`CampaignError::File`]: a part cannot be read; [`CampaignError::Damaged`]: it is not as it was written.
     pub fn whole(&self) -> Result<Option<Whole>, CampaignError> {
         if !self.missing(Shard::ALL).is_empty() {
             return Ok(None);
@@ -357,10 +368,13 @@ impl Directory {
                 }
             };
             let columns = self.campaign.columns();
-            self.manifest.format.read(&path, columns, &mut each).map_err(failed(&path, "reading"))?;
+            self.manifest.format.read(&path, columns, &mut each).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => CampaignError::Damaged { path: path.clone(), why: error.to_string() },
+                _ => failed(&path, "reading")(error),
+            })?;
             if !is_whole || next != jobs.end {
-                let why = format!("it has not all rows of the jobs {} to {}: remove it", jobs.start, jobs.end - 1);
-                return Err(failed(&path, "reading")(io::Error::new(io::ErrorKind::InvalidData, why)));
+                let why = format!("it has not all rows of the jobs {} to {}", jobs.start, jobs.end - 1);
+                return Err(CampaignError::Damaged { path, why });
             }
         }
         let digest = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();

@@ -104,7 +104,7 @@ impl Format {
                 let mut text = String::new();
                 lines.read_line(&mut text)?;
                 if text != head(columns) {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "it has other columns: remove it"));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "it has other columns"));
                 }
                 loop {
                     text.clear();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use fairlink_api::{Grid, Refused, links_of, schedulers_of};
 use fairlink_config::sweep::{Sweep, Template};
 use fairlink_config::{ReadOptions, Scenario};
-use fairlink_core::{Leniency, Nanos, SchedulerInfo};
+use fairlink_core::{Leniency, Nanos, SchedulerInfo, registry};
 use fairlink_sim::{Job, Links, Options, SimError, run_jobs};
 
 use crate::rows::{Cell, Column, Named, columns, failed, rows};
@@ -47,8 +47,8 @@ pub struct Doer<'a> {
 pub struct Stopped;
 
 impl Campaign {
-    /// Plans the jobs of a scenario: each setting of `sweeps`, with each of `schedulers`, or that of the scenario if there is
-    /// none, `runs` times with seeds from the scenario's own upwards.
+    /// Plans the jobs of a scenario: each setting of `sweeps`, with each of `schedulers` once, by whatever name and however
+    /// often it is named, or that of the scenario if there is none, `runs` times with seeds from the scenario's own upwards.
     ///
     /// # Errors
     /// [`Refused`], before any job: an unknown key, with the nearest name; an unknown scheduler; a scenario that cannot be
@@ -57,6 +57,15 @@ impl Campaign {
     pub fn new(template: Template, sweeps: Vec<Sweep>, schedulers: Vec<String>, runs: u32) -> Result<Self, Refused> {
         let grid = Grid::new(&template, sweeps, MAX_SETTINGS)?;
         let columns = columns(&grid);
+        let mut each: Vec<String> = Vec::with_capacity(schedulers.len());
+        for name in schedulers {
+            // An unknown name is refused below.
+            let name = registry::find(&name).map_or(name, |info| info.name.to_owned());
+            if !each.contains(&name) {
+                each.push(name);
+            }
+        }
+        let schedulers = each;
         let campaign = Self { template, grid, schedulers, runs: runs.max(1), columns };
         if campaign.jobs() > MAX_JOBS {
             let message =

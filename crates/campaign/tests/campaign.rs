@@ -201,6 +201,27 @@ fn what_is_wrong_with_all_jobs_is_refused_before_the_first() {
 }
 
 #[test]
+fn a_scheduler_that_is_named_twice_runs_once() {
+    let twice = campaign_of(SCENARIO, &["link.rate=5mbit,10mbit"], &["hls", "drr", "hls"], 5);
+    assert_eq!((twice.jobs(), twice.schedulers()), (20, campaign().schedulers()));
+    let info = fairlink_core::registry::SCHEDULERS.iter().find(|info| !info.aliases.is_empty()).expect("an alias");
+    assert_eq!(campaign_of(SCENARIO, &[], &[info.name, info.aliases[0]], 1).jobs(), 1);
+}
+
+#[test]
+fn shares_are_counted_from_1_to_their_number() {
+    assert_eq!(Shard::parse("2/3"), Ok(Shard { number: 2, of: 3 }));
+    for (text, says) in [
+        ("1/0", "there is at least 1 share, not 0; write e.g. 1/4 for the first of four"),
+        ("0/3", "share 0 of 3: shares are counted from 1 to 3"),
+        ("4/3", "share 4 of 3: shares are counted from 1 to 3"),
+        ("half", "\"half\" is not NUMBER/OF; write e.g. 1/4 for the first of four shares"),
+    ] {
+        assert_eq!(Shard::parse(text), Err(says.to_owned()));
+    }
+}
+
+#[test]
 fn a_directory_keeps_its_campaign() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("c");
@@ -227,7 +248,7 @@ fn a_directory_keeps_its_campaign() {
 }
 
 #[test]
-fn a_part_that_was_cut_off_is_no_campaign() {
+fn a_part_that_was_cut_off_is_no_campaign_until_it_is_removed_and_made_anew() {
     let root = tempfile::tempdir().unwrap();
     // In the head, within a row, before the rows of the last job.
     for (number, (format, cut)) in
@@ -238,11 +259,15 @@ fn a_part_that_was_cut_off_is_no_campaign() {
         let dir = root.path().join(number.to_string());
         let campaign = begin(&dir, format, 10);
         campaign.work(Shard::ALL, 1, &on, &|_| ()).unwrap();
+        let unbroken = whole(&dir);
         let bytes = fs::read(campaign.file_of(1)).unwrap();
         let last_job = || String::from_utf8_lossy(&bytes).find("\n19,").expect("job 19") + 1;
         fs::write(campaign.file_of(1), &bytes[..cut.unwrap_or_else(last_job)]).unwrap();
         let error = campaign.whole().unwrap_err().to_string();
-        assert!(error.contains("part-0000001") && error.contains("reading"), "{error}");
-        assert!(format == Format::Parquet || error.contains("remove it"), "{error}");
+        assert!(error.contains("part-0000001") && error.contains(": the file is damaged: "), "{error}");
+        assert!(error.ends_with("; remove it and run the same command again, which makes this file anew"), "{error}");
+        fs::remove_file(campaign.file_of(1)).unwrap();
+        assert_eq!(campaign.work(Shard::ALL, 1, &on, &|_| ()).unwrap().written, 1);
+        assert_eq!(whole(&dir), unbroken);
     }
 }

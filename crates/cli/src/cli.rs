@@ -1,7 +1,6 @@
 //! The command line, as a type.
 
 use clap::{Parser, Subcommand};
-use fairlink_terminal::program::Moved;
 use fairlink_terminal::{completions, man};
 
 use crate::commands::{check, demo, diff, expand, explain, fluid, import, init, schedulers, schema, sim, tc};
@@ -78,21 +77,6 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Capacity(crate::capacity::Args),
-    /// Check the claims of the papers: now a command of fairlink-lab.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Reproduce(Moved),
-    /// Measure traffic: now a command of fairlink-lab.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Traffic(Moved),
-    /// Compare two clocks: now a command of fairlink-lab.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Clock(Moved),
-    /// Compare two recordings: now a command of fairlink-lab.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Between(Moved),
-    /// Measure the cost of a packet: now a command of fairlink-lab.
-    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
-    Bench(Moved),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the manual page, or write one per command to a directory.
@@ -101,13 +85,20 @@ pub(crate) enum Command {
 
 #[cfg(test)]
 mod tests {
-    use fairlink_terminal::testing::{check_documented_lines, check_examples};
+    use fairlink_terminal::program::LINK_COMMANDS;
+    use fairlink_terminal::testing::{check_commands, check_documented_lines, check_examples};
 
     use super::Cli;
 
     #[test]
     fn every_command_in_the_documents_is_one_that_is_understood() {
         check_documented_lines::<Cli>("fairlink", 55);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_other_program_knows_the_commands_of_this_one() {
+        check_commands::<Cli>(LINK_COMMANDS);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::Out;
-use fairlink_terminal::program::Program;
+use fairlink_terminal::program::{LAB_COMMANDS, Other, Program};
 use fairlink_terminal::{completions, man};
 
 use crate::cli::{Cli, Command};
@@ -41,7 +41,15 @@ static MEMORY: fairlink_net::HugePages = fairlink_net::HugePages;
 /// The program with the laboratory's commands.
 const LABORATORY: &str = "fairlink-lab";
 
-const PROGRAM: Program = Program { examples: examples::EXAMPLES, values: init::with_values };
+const PROGRAM: Program = Program {
+    examples: examples::EXAMPLES,
+    values: init::with_values,
+    other: Other {
+        program: LABORATORY,
+        commands: LAB_COMMANDS,
+        moved: &["reproduce", "bench", "traffic", "clock", "between"],
+    },
+};
 
 fn main() -> ExitCode {
     // To read the command line takes milliseconds, in which a SIGHUP would end the process.
@@ -83,11 +91,6 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
         Command::Capacity(args) => capacity::run(&args, out),
         Command::Schedulers(args) => schedulers::run(&args, out),
         Command::Completions(args) => completions::run(&args, "fairlink", out),
-        Command::Man(args) => man::run(&args, Cli::command(), PROGRAM.examples, out),
-        Command::Reproduce(moved) => moved.run(LABORATORY, "reproduce", out.json),
-        Command::Traffic(moved) => moved.run(LABORATORY, "traffic", out.json),
-        Command::Clock(moved) => moved.run(LABORATORY, "clock", out.json),
-        Command::Between(moved) => moved.run(LABORATORY, "between", out.json),
-        Command::Bench(moved) => moved.run(LABORATORY, "bench", out.json),
+        Command::Man(args) => man::run(&args, Cli::command(), &PROGRAM, out),
     }
 }

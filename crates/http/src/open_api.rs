@@ -13,11 +13,11 @@ pub(crate) fn document() -> Value {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut generator = settings.into_generator();
-    let stats = document_schema::<StatsContent<Vec<GatewayStats>>>(&mut generator);
-    let history = document_schema::<HistoryContent>(&mut generator);
-    let tree = document_schema::<TreeContent>(&mut generator);
-    let moment = document_schema::<MomentContent>(&mut generator);
-    let reloaded = document_schema::<ReloadedLinks>(&mut generator);
+    let stats = document_schema::<StatsContent<Vec<GatewayStats>>>("fairlink", &mut generator);
+    let history = document_schema::<HistoryContent>("fairlink", &mut generator);
+    let tree = document_schema::<TreeContent>("fairlink", &mut generator);
+    let moment = document_schema::<MomentContent>("fairlink", &mut generator);
+    let reloaded = document_schema::<ReloadedLinks>("fairlink", &mut generator);
     let mut schemas = generator.take_definitions(true);
     schemas.insert("LiveTree".to_owned(), tree.to_value());
     schemas.insert("LiveMoment".to_owned(), moment.to_value());

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::Out;
-use fairlink_terminal::program::Program;
+use fairlink_terminal::program::{LINK_COMMANDS, Other, Program};
 use fairlink_terminal::{completions, man};
 
 /// The laboratory beside fairlink: claims of the papers, benchmarks, campaigns, clocks, recordings.
@@ -66,7 +66,11 @@ enum Command {
     Man(man::Args),
 }
 
-const PROGRAM: Program = Program { examples: examples::EXAMPLES, values: |_, arg| arg };
+const PROGRAM: Program = Program {
+    examples: examples::EXAMPLES,
+    values: |_, arg| arg,
+    other: Other { program: "fairlink", commands: LINK_COMMANDS, moved: &[] },
+};
 
 /// Runs the command of the command line.
 pub(crate) fn main() -> ExitCode {
@@ -84,19 +88,25 @@ fn run(cli: Cli, out: &mut Out) -> Result<(), CliError> {
         Command::Pdf(args) => pdf::run(&args, out),
         Command::Schema(args) => schema::run(&args, out),
         Command::Completions(args) => completions::run(&args, "fairlink-lab", out),
-        Command::Man(args) => man::run(&args, Cli::command(), PROGRAM.examples, out),
+        Command::Man(args) => man::run(&args, Cli::command(), &PROGRAM, out),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fairlink_terminal::testing::{check_documented_lines, check_examples};
+    use fairlink_terminal::program::LAB_COMMANDS;
+    use fairlink_terminal::testing::{check_commands, check_documented_lines, check_examples};
 
     use super::Cli;
 
     #[test]
     fn every_command_in_the_documents_is_one_that_is_understood() {
         check_documented_lines::<Cli>("fairlink-lab", 10);
+    }
+
+    #[test]
+    fn the_other_program_knows_the_commands_of_this_one() {
+        check_commands::<Cli>(LAB_COMMANDS);
     }
 
     #[test]

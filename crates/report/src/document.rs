@@ -30,11 +30,11 @@ impl<T: Content> Document<T> {
     }
 }
 
-/// Returns the JSON schema of the documents with this content. Types that it refers to are left to the definitions of `generator`.
-pub fn document_schema<T: Content + JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+/// Returns the JSON schema of the documents with this content, which `program` prints. Types that it refers to are left to the definitions of `generator`.
+pub fn document_schema<T: Content + JsonSchema>(program: &str, generator: &mut SchemaGenerator) -> Schema {
     let content = generator.subschema_for::<T>();
     json_schema!({
-        "title": format!("fairlink {}", T::KIND),
+        "title": format!("{program} {}", T::KIND),
         "type": "object",
         "properties": {"document": {"const": T::KIND}, "version": {"const": T::VERSION}},
         "required": ["document", "version"],

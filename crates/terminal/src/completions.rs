@@ -28,8 +28,9 @@ pub struct Args {
 /// Prints the script for the program of this name.
 ///
 /// # Errors
-/// Standard output cannot be written to.
+/// `--json`; standard output cannot be written to.
 pub fn run(args: &Args, program: &str, out: &mut Out) -> Result<(), CliError> {
+    out.refuse_json("a completion script")?;
     let shells = Shells::builtins();
     let shell = shells.completer(&args.shell.to_string()).expect("each shell that is taken has one");
     let mut script = Vec::new();

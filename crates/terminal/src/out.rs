@@ -152,6 +152,17 @@ impl Out {
         Ok(())
     }
 
+    /// Refuses `--json` for a command that prints `what`.
+    ///
+    /// # Errors
+    /// `--json` was given.
+    pub fn refuse_json(&self, what: &str) -> Result<(), CliError> {
+        match self.json {
+            true => Err(CliError::wrong(format!("--json: {what} is no document; leave --json out"))),
+            false => Ok(()),
+        }
+    }
+
     /// Text or bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.writer.write_all(bytes)?;

@@ -4,12 +4,36 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, CommandFactory, FromArgMatches};
 
 use crate::examples::{self, Examples};
 use crate::failure::CliError;
 use crate::out::{Out, note_paragraph};
 use crate::{completions, style};
+
+/// The commands that only `fairlink` has.
+pub const LINK_COMMANDS: &[&str] = &[
+    "demo",
+    "check",
+    "fluid",
+    "explain",
+    "diff",
+    "sim",
+    "init",
+    "expand",
+    "import",
+    "tc",
+    "gateway",
+    "ctl",
+    "qdisc",
+    "generate",
+    "receive",
+    "schedulers",
+];
+
+/// The commands that only `fairlink-lab` has.
+pub const LAB_COMMANDS: &[&str] = &["reproduce", "bench", "campaign", "traffic", "clock", "between", "pdf"];
 
 /// The parts of a program that its command line, a type, does not have.
 #[derive(Clone, Copy)]
@@ -18,6 +42,19 @@ pub struct Program {
     pub examples: Examples,
     /// Adds the values that an argument of the command with this name takes to the argument, or returns it as it is.
     pub values: fn(&str, Arg) -> Arg,
+    /// The program beside it.
+    pub other: Other,
+}
+
+/// The program beside another.
+#[derive(Clone, Copy, Debug)]
+pub struct Other {
+    /// Its name.
+    pub program: &'static str,
+    /// The commands that only it has.
+    pub commands: &'static [&'static str],
+    /// Those of them that moved there.
+    pub moved: &'static [&'static str],
 }
 
 impl Program {
@@ -36,7 +73,13 @@ impl Program {
     ) -> ExitCode {
         completions::answer(C::command, self.values);
         style::set();
-        let matches = self.command::<C>().get_matches();
+        let matches = match self.command::<C>().try_get_matches() {
+            Ok(matches) => matches,
+            Err(error) => match self.elsewhere(&error) {
+                Some(answer) => return answer.map_or_else(CliError::report, |()| ExitCode::SUCCESS),
+                None => error.exit(),
+            },
+        };
         let cli = C::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut out = Out::new(json(&cli));
         match run(cli, &mut out).and_then(|()| out.flush()) {
@@ -44,24 +87,22 @@ impl Program {
             Err(failure) => failure.report(),
         }
     }
-}
 
-/// Words of a command that another program has, as they were typed.
-#[derive(Debug, clap::Args)]
-pub struct Moved {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0.., hide = true)]
-    words: Vec<OsString>,
-}
-
-impl Moved {
-    /// Runs command `name` of `program` with these words, as [`run_other`] does.
-    ///
-    /// # Errors
-    /// As [`run_other`].
-    pub fn run(&self, program: &str, name: &str, json: bool) -> Result<(), CliError> {
-        let json = json.then(|| OsString::from("--json"));
-        let words: Vec<OsString> = std::iter::once(name.into()).chain(self.words.iter().cloned()).chain(json).collect();
-        run_other(program, &words, &format!("fairlink {name}"))
+    /// Answers a command line that begins with a command of the other program: runs that where the command moved there,
+    /// else names it.
+    fn elsewhere(&self, error: &clap::Error) -> Option<Result<(), CliError>> {
+        let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+        let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let place = words.iter().position(|word| !word.to_string_lossy().starts_with('-') && word != "help")?;
+        let Other { program, commands, moved } = self.other;
+        if words[place] != name.as_str() || !commands.contains(&name.as_str()) {
+            return None;
+        }
+        if !moved.contains(&name.as_str()) || words.iter().take(place).any(|word| word == "help") {
+            return Some(Err(CliError::wrong(format!("`{name}` is a command of {program}: write `{program} {name}`"))));
+        }
+        words[..=place].rotate_right(1);
+        Some(run_other(program, &words, &format!("fairlink {name}")))
     }
 }
 

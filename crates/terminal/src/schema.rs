@@ -21,29 +21,30 @@ pub struct Schemas {
 /// Collects the kinds of documents of a program.
 #[derive(Debug)]
 pub struct Kinds {
+    program: &'static str,
     generator: SchemaGenerator,
     any_of: Vec<Schema>,
 }
 
-impl Default for Kinds {
-    fn default() -> Self {
-        let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-        Self { generator, any_of: Vec::new() }
-    }
-}
-
 impl Kinds {
+    /// None yet, of the program with this name.
+    #[must_use]
+    pub fn of_program(program: &'static str) -> Self {
+        let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        Self { program, generator, any_of: Vec::new() }
+    }
+
     /// Adds documents with this content.
     pub fn add<T: Content + JsonSchema>(&mut self) {
-        self.any_of.push(document_schema::<T>(&mut self.generator));
+        self.any_of.push(document_schema::<T>(self.program, &mut self.generator));
     }
 
     /// Returns the schema of the documents of this program.
     #[must_use]
-    pub fn schemas(mut self, program: &str) -> Schemas {
+    pub fn schemas(mut self) -> Schemas {
         Schemas {
             dialect: "https://json-schema.org/draft/2020-12/schema",
-            title: format!("Documents of {program}"),
+            title: format!("Documents of {}", self.program),
             any_of: self.any_of,
             definitions: self.generator.take_definitions(true),
         }

@@ -112,6 +112,41 @@ impl Tested {
         (child.wait_with_output().expect("it ends"), asked.elapsed())
     }
 
+    /// Returns the completions of the last of these words behind its name `program`, in a directory.
+    #[must_use]
+    pub fn offered(&self, program: &str, directory: &str, words: &[&str]) -> Vec<String> {
+        let mut asked = self.command(&[&["--", program], words].concat());
+        asked.current_dir(directory).env("FAIRLINK_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        let answer = self.run(asked.env("_CLAP_COMPLETE_INDEX", words.len().to_string())).quiet();
+        answer.stdout.lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Checks the manual pages: every command has one, with examples, and names only pages that are there or that of the
+    /// program `other`.
+    pub fn check_manual(&self, program: &str, other: &str) {
+        let printed = self.with(&["man"]).quiet().stdout;
+        let scratch = Scratch::new();
+        let dir = scratch.path("new/pages");
+        let run = self.with(&["man", "--out", &dir]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, ""));
+        let read = |name: &str| fs::read_to_string(format!("{dir}/{name}.1"));
+        assert_eq!(read(program).expect("the program's page"), printed);
+        let mut left = vec![program.to_owned()];
+        while let Some(name) = left.pop() {
+            let page = read(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(page.contains("SYNOPSIS") && page.contains(".SH EXAMPLES\n.TP\n\\fB"), "{name}: {page}");
+            let (_, also) = page.split_once(".SH \"SEE ALSO\"\n").unwrap_or_else(|| panic!("{name}: {page}"));
+            let also: Vec<String> = also.trim_end().split(", ").map(|page| page.replace("\\-", "-")).collect();
+            let also: Vec<&str> =
+                also.iter().filter_map(|page| page.strip_prefix("\\fB")?.strip_suffix("\\fR(1)")).collect();
+            assert!(also.contains(&other) && (name == program || also.contains(&program)), "{name}: {also:?}");
+            let below = |also: &&&str| **also != other && also.starts_with(&format!("{name}-"));
+            left.extend(also.iter().filter(below).map(|&also| also.to_owned()));
+            fs::remove_file(format!("{dir}/{name}.1")).expect("each page once");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 0, "pages that no page names");
+    }
+
     /// The schema of the documents that it prints.
     pub fn schema(&self) -> &Schema {
         self.schema.get_or_init(|| Schema(self.with(&["schema", "documents"]).quiet().json()))
@@ -260,6 +295,17 @@ pub fn scenario(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name).to_str().expect("text").to_owned()
 }
 
+/// A scenario of two Poisson sources at 80 % of 10 Mbit/s.
+pub const POISSON: &str = r#"
+    duration = "2s"
+    link = { rate = "10mbit", scheduler = "drr" }
+    class = [ { name = "a", guarantee = "5mbit", buffer = "20p" }, { name = "b", guarantee = "5mbit" } ]
+    source = [
+        { class = "a", model = "poisson", rate = "5mbit", packet = "1250B" },
+        { class = "b", model = "poisson", packets_per_second = 300, packet = "1250B" },
+    ]
+"#;
+
 /// A directory of its own, removed in the end.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
@@ -349,6 +395,14 @@ pub fn check_documented_lines<C: Parser>(program: &str, least: usize) {
             assert!(asked, "{page}: {program} {command}: {error}");
         }
     }
+}
+
+/// Checks that the command line `C` has the commands of `own`, and beside them only those that both programs have.
+pub fn check_commands<C: Parser>(own: &[&str]) {
+    let command = C::command();
+    let listed = command.get_subcommands().filter(|below| !below.is_hide_set()).map(clap::Command::get_name);
+    let (both, only): (Vec<&str>, Vec<&str>) = listed.partition(|name| ["schema", "completions", "man"].contains(name));
+    assert_eq!((both.len(), &only[..]), (3, own));
 }
 
 /// Adds all commands below `command`, as they are typed behind the program, with their help.

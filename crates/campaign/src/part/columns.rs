@@ -28,12 +28,13 @@ pub(super) fn write(file: File, columns: &[Column], rows: &[Vec<Cell>]) -> io::R
 /// # Errors
 /// The file cannot be read, or has other columns.
 pub(super) fn read(file: File, columns: &[Column], each: &mut dyn FnMut(&str)) -> io::Result<()> {
-    let reader = SerializedFileReader::new(file).map_err(io::Error::other)?;
-    for row in reader.get_row_iter(None).map_err(io::Error::other)? {
-        let row = row.map_err(io::Error::other)?;
+    let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let reader = SerializedFileReader::new(file).map_err(damaged)?;
+    for row in reader.get_row_iter(None).map_err(damaged)? {
+        let row = row.map_err(damaged)?;
         let cells: Vec<Cell> = row.get_column_iter().map(|(_, field)| cell(field)).collect();
         if cells.len() != columns.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has other columns: remove it"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has other columns"));
         }
         each(&line(&cells));
     }

@@ -25,7 +25,7 @@ use crate::commands::ctl;
 use crate::cores::CoreArgs;
 use crate::gateway_stats::{Classes, show_all};
 use crate::log;
-use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::args::{choice, one_of, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::interrupt::{Hangup, Meaning, stop_flag_without_hangup};
 use fairlink_terminal::out::Out;
@@ -50,10 +50,10 @@ pub(crate) struct Args {
     lenient: bool,
     /// Backend: af_packet (packet sockets), af_xdp (AF_XDP sockets, or packet sockets with a note where the interfaces
     /// do not support AF_XDP), auto (AF_XDP sockets where the drivers of both offer zero-copy, else packet sockets).
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backend)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = one_of(BackendChoice::ALL.map(|choice| (choice.name(), choice))))]
     backend: BackendChoice,
     /// Waiting mode of the data thread: precise (sleep, then spin), busy (never sleep), eco (sleep 50 us at a time).
-    #[arg(long, value_name = "MODE", default_value = "precise", value_parser = pacing)]
+    #[arg(long, value_name = "MODE", default_value = "precise", value_parser = one_of(Pacing::ALL.map(|pacing| (pacing.name(), pacing))))]
     pacing: Pacing,
     /// Time every turn and print the cost of each stage of the data path per packet, at the end and in `ctl stats`.
     #[arg(long)]
@@ -121,14 +121,6 @@ pub(crate) struct Args {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:9400 or [::1]:9400".to_owned())
-}
-
-fn backend(name: &str) -> Result<BackendChoice, String> {
-    BackendChoice::named(name).ok_or_else(|| choice(BackendChoice::ALL.map(BackendChoice::name)))
-}
-
-fn pacing(name: &str) -> Result<Pacing, String> {
-    Pacing::named(name).ok_or_else(|| choice(Pacing::ALL.map(Pacing::name)))
 }
 
 fn processor(text: &str) -> Result<Processor, String> {

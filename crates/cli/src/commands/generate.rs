@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use fairlink_terminal::args::{rate, time};
+use fairlink_terminal::args::{one_of, rate, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;
 use fairlink_terminal::interrupt::stop_flag;
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
     /// IP version if the matches of a class allow both: 4 or 6 [default: 4].
-    #[arg(long, value_name = "VERSION", value_parser = version)]
+    #[arg(long, value_name = "VERSION", value_parser = one_of([("4", IpVersion::V4), ("6", IpVersion::V6)]))]
     ip: Option<IpVersion>,
     /// DSCP for classes whose matches name none, and for --tcp: a number from 0 to 63, or a name such as ef [default:
     /// 0].
@@ -76,14 +76,6 @@ pub(crate) struct Args {
     /// Connections of the kernel.
     #[command(flatten)]
     connections: tcp::Args,
-}
-
-fn version(text: &str) -> Result<IpVersion, String> {
-    match text {
-        "4" => Ok(IpVersion::V4),
-        "6" => Ok(IpVersion::V6),
-        _ => Err(fairlink_terminal::args::choice(["4", "6"])),
-    }
 }
 
 fn dscp(text: &str) -> Result<u8, String> {

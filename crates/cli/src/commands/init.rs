@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::tc::device;
-use fairlink_terminal::args::{choice, rate};
+use fairlink_terminal::args::{choice, one_of, rate};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::{Out, columns, note, write_all_new};
 use kinds::{KINDS, Kind};
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     output: Option<String>,
     /// Direction of --rate: internet or users. It decides which addresses and ports belong to the users [default:
     /// internet].
-    #[arg(long, value_name = "WAY", value_parser = toward, conflicts_with_all = ["down", "up"])]
+    #[arg(long, value_name = "WAY", value_parser = one_of([("internet", Toward::Internet), ("users", Toward::Users)]), conflicts_with_all = ["down", "up"])]
     toward: Option<Toward>,
     /// The kind of line: fibre, docsis, vdsl, adsl, lte, ethernet. It sets the overhead of each frame, so that the
     /// file's rate is the rate of the modem. Without it, no overhead is set, unless the command asks at a terminal.
@@ -119,14 +119,6 @@ impl Content for InitDoc<'_> {
 
 fn kind(text: &str) -> Result<&'static Kind, String> {
     KINDS.iter().find(|kind| kind.name == text).ok_or_else(|| choice(KINDS.iter().map(|kind| kind.name)))
-}
-
-fn toward(text: &str) -> Result<Toward, String> {
-    match text {
-        "internet" => Ok(Toward::Internet),
-        "users" => Ok(Toward::Users),
-        _ => Err(choice(["internet", "users"])),
-    }
 }
 
 /// Writes the file, or one for each direction.

@@ -13,7 +13,7 @@ use fairlink_testbed::{ClassDatagrams, Datagrams, DelayClock, MAX_FLOWS, Receive
 use fairlink_traffic::Script;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::args::{one_of, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::files::read_tree;
 use fairlink_terminal::human;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     link: Option<PathBuf>,
     /// Clock for delays: monotonic (sender on this machine) or realtime (two machines). With realtime, offset, skew,
     /// drift and jumps of the two clocks are estimated from the delays, and corrected delays are shown as well.
-    #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = clock)]
+    #[arg(long, value_name = "CLOCK", default_value = "monotonic", value_parser = one_of([("monotonic", DelayClock::Monotonic), ("realtime", DelayClock::Realtime)]))]
     clock: DelayClock,
     /// Show each flow; the number of flows of a class, as in `generate --flows`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
@@ -58,14 +58,6 @@ pub(crate) struct Args {
     /// Keep the receiving thread on this processor.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-}
-
-fn clock(name: &str) -> Result<DelayClock, String> {
-    match name {
-        "monotonic" => Ok(DelayClock::Monotonic),
-        "realtime" => Ok(DelayClock::Realtime),
-        _ => Err(choice(["monotonic", "realtime"])),
-    }
 }
 
 /// Receives and reports.

@@ -61,7 +61,7 @@ fn keys(out: &mut Out) -> Result<(), CliError> {
 
 /// The schemas of all kinds of documents.
 fn documents() -> Schemas {
-    let mut kinds = Kinds::default();
+    let mut kinds = Kinds::of_program("fairlink");
     macro_rules! documents {
         ($($content:ty),* $(,)?) => { $(kinds.add::<$content>();)* };
     }
@@ -100,5 +100,5 @@ fn documents() -> Schemas {
     ];
     #[cfg(all(target_os = "linux", feature = "http"))]
     documents![fairlink_http::HistoryContent, fairlink_http::MomentContent, fairlink_http::TreeContent];
-    kinds.schemas("fairlink")
+    kinds.schemas()
 }

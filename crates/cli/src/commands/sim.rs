@@ -6,15 +6,13 @@ mod show;
 mod trace;
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use fairlink_api::{Judged, Refused, SimDoc, judge};
 use fairlink_config::Scenario;
 use fairlink_config::names::UnknownClass;
-use fairlink_config::sweep::Sweep;
-use fairlink_core::{Leniency, Nanos, Rate};
+use fairlink_core::{Leniency, Nanos};
 use fairlink_figures::figure::Event;
 use fairlink_figures::files::{self, FileError, Marks};
 use fairlink_figures::measure::{SETTLE, WINDOW};
@@ -27,8 +25,9 @@ use self::load::{Point, Reading};
 use self::trace::Traces;
 use crate::cores::{self, CoreArgs};
 use crate::rows::RowArgs;
+use fairlink_terminal::args::{JobArgs, SweepArgs};
 use fairlink_terminal::failure::CliError;
-use fairlink_terminal::files::script_has_no_keys;
+use fairlink_terminal::files::ScenarioArgs;
 use fairlink_terminal::out::{Out, make_directory, note};
 use fairlink_terminal::program::run_other;
 use fairlink_terminal::progress::Progress;
@@ -42,26 +41,14 @@ const MAX_RESULTS: u64 = 1 << 23;
 /// Scenario, schedulers and output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file, or, with --link, a script for the generator of the HTB text.
-    scenario: PathBuf,
-    /// The link of a script: a link file, or a file of tc commands that ends with .tc. The run ends with the script.
-    #[arg(long, value_name = "FILE")]
-    link: Option<PathBuf>,
-    /// Rate of the links, for a file of tc commands that does not give it.
-    #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
-    link_rate: Option<Rate>,
-    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals; a setting that one
-    /// does not support becomes a note.
-    #[arg(long = "scheduler", value_name = "NAME")]
-    schedulers: Vec<String>,
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    #[command(flatten)]
+    sweep: SweepArgs,
     /// Runs of each scheduler, with seeds from the scenario's own upwards. Of several, means are printed with 95 %
     /// confidence intervals, and differences of schedulers run by run.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Run with each of these values of a number of the scenario: seed=1,2,3 or link.rate=10mbit..50mbit..10mbit or
-    /// class.A1.burst=1kB..16kB..x2. Several --sweep make a grid.
-    #[arg(long = "sweep", value_name = "KEY=VALUES", value_parser = sweep)]
-    sweeps: Vec<Sweep>,
     /// Exclude this much time at the start from averages, instead of the scenario's warmup; `auto` finds it by MSER-5
     /// in pilot runs.
     #[arg(long, value_name = "TIME|auto", value_parser = warmup_of)]
@@ -79,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", hide = true)]
     shard: Option<String>,
     /// The format of its files.
-    #[arg(long, value_name = "FORMAT", hide = true, requires = "shard")]
+    #[arg(long, value_name = "FORMAT", hide = true)]
     format: Option<String>,
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
@@ -88,9 +75,8 @@ pub(crate) struct Args {
     /// scheduler, seed and link in its name.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Parallel runs [default: the number of processors]. Results do not depend on it.
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    jobs: JobArgs,
     /// Ignore settings that the scheduler does not support.
     #[arg(long)]
     lenient: bool,
@@ -110,10 +96,6 @@ enum Warmup {
     Time(Nanos),
 }
 
-fn sweep(text: &str) -> Result<Sweep, String> {
-    Sweep::parse(text).map_err(|error| error.to_string())
-}
-
 fn warmup_of(text: &str) -> Result<Warmup, String> {
     if text == "auto" { Ok(Warmup::Auto) } else { args::time(text).map(Warmup::Time) }
 }
@@ -121,19 +103,6 @@ fn warmup_of(text: &str) -> Result<Warmup, String> {
 fn window_of(text: &str) -> Result<Nanos, String> {
     let window = args::time(text)?;
     if window == Nanos::ZERO { Err("a window must be longer than 0; write e.g. 100ms".to_owned()) } else { Ok(window) }
-}
-
-/// Refuses options that sweeps do not support, with an alternative.
-fn sweepable(args: &Args) -> Result<(), CliError> {
-    if args.link.is_some() {
-        return Err(script_has_no_keys());
-    }
-    if args.trace.is_some() {
-        return Err(CliError::wrong(
-            "--trace does not support --sweep; write one value into the scenario and run it without --sweep",
-        ));
-    }
-    Ok(())
 }
 
 /// Simulates and prints.
@@ -147,20 +116,23 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         words.insert(0, "campaign".into());
         return run_other(crate::LABORATORY, &words, "fairlink sim --shard");
     }
-    if !args.sweeps.is_empty() {
-        sweepable(args)?;
+    if let Some(format) = &args.format {
+        return Err(CliError::wrong(format!(
+            "--format {format}: only the files of a campaign have a format; write `fairlink-lab campaign SCENARIO --out DIR --format \
+             {format}`, or leave --format out: `fairlink sim --out DIR` writes figures as SVG and their numbers as CSV"
+        )));
     }
-    let leniency = if args.lenient || args.schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
-    let reading = Reading { leniency, schedulers: &args.schedulers };
-    let (keys, points) = match args.sweeps.is_empty() {
-        true => {
-            let point = match &args.link {
-                None => reading.alone(&args.scenario)?,
-                Some(link) => reading.script(&args.scenario, link, args.link_rate)?,
-            };
-            (Vec::new(), vec![point])
-        }
-        false => reading.swept(&args.scenario, &args.sweeps)?,
+    let SweepArgs { schedulers, sweeps } = &args.sweep;
+    if !sweeps.is_empty() && args.trace.is_some() {
+        return Err(CliError::wrong(
+            "--trace does not support --sweep; write one value into the scenario and run it without --sweep",
+        ));
+    }
+    let leniency = if args.lenient || schedulers.len() > 1 { Leniency::Ignore } else { Leniency::Refuse };
+    let reading = Reading { leniency, schedulers };
+    let (keys, points) = match sweeps.is_empty() {
+        true => (Vec::new(), vec![reading.alone(&args.scenario)?]),
+        false => reading.swept(&args.scenario, sweeps)?,
     };
     let points = load::on_cores(points, &args.cores, args.lag)?;
     let plan = Plan::new(args, &points, leniency)?;
@@ -179,7 +151,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let mut runs = outcome?;
     let judged = judged(&points, &runs, plan.repetitions);
     if let Some(dir) = &args.out {
-        let scenario = file_name(&args.scenario);
+        let scenario = file_name(&args.scenario.scenario);
         let width = args.width.unwrap_or_default().into();
         write(args, &keys, &runs, &Marks { scenario, width, ..marks(&points[0].file) }, dir)?;
     }
@@ -206,7 +178,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     } else {
         show::runs(Report { runs }, &args.rows, out)?;
     }
-    show::expectations(&points[0].file, &judged, &args.scenario, out)
+    show::expectations(&points[0].file, &judged, &args.scenario.scenario, out)
 }
 
 /// Judges the expectations of each setting by its runs.
@@ -225,18 +197,13 @@ fn write(args: &Args, keys: &[Key], runs: &[Run], marks: &Marks, dir: &std::path
     let refused = |error: FileError| CliError::wrong(error);
     let mut written = Vec::new();
     if !keys.is_empty() {
-        let file = file_name(&args.scenario);
+        let file = file_name(&args.scenario.scenario);
         let title = format!("{file} with other values of {}", keys[0].name);
         written.extend(files::write_sweep(keys, &summaries(runs), &title, dir).map_err(refused)?);
     }
     written.extend(files::write_runs(runs, marks, dir).map_err(refused)?);
     written.iter().for_each(|path| note(format!("written: {}", path.display())));
     Ok(())
-}
-
-/// Number of runs at a time.
-fn threads(args: &Args) -> usize {
-    args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
 }
 
 fn file_name(path: &std::path::Path) -> String {
@@ -297,7 +264,7 @@ impl<'a> Plan<'a> {
         }
         let window = match (args.window, &args.out) {
             (Some(window), _) => Some(checked_window(window, points, repetitions)?),
-            (None, Some(_)) if args.sweeps.is_empty() => Some(default_window(points, repetitions)),
+            (None, Some(_)) if args.sweep.sweeps.is_empty() => Some(default_window(points, repetitions)),
             _ => None,
         };
         for point in points {
@@ -324,7 +291,7 @@ impl<'a> Plan<'a> {
             repetitions,
             options: Options { window, settle: SETTLE, metrics: args.metrics },
             warmup: args.warmup,
-            threads: threads(args),
+            threads: args.jobs.threads(),
         })
     }
 

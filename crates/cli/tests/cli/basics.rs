@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::{Scratch, command, fairlink, scenario};
+use crate::{FAIRLINK, Scratch, command, fairlink, scenario};
 
 /// Every command but `help`, as `--help` lists them.
 fn commands() -> Vec<String> {
@@ -25,15 +25,6 @@ fn every_command_has_a_help_text_and_takes_json() {
     }
 }
 
-/// Returns the completions of the last word.
-fn offered(directory: &str, words: &[&str]) -> Vec<String> {
-    let mut asked = command(&[&["--", "fairlink"], words].concat());
-    asked.current_dir(directory).env("FAIRLINK_COMPLETE", "bash").env("_CLAP_IFS", "\n");
-    let answer = asked.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).output().unwrap();
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
-    String::from_utf8(answer.stdout).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
-}
-
 #[test]
 fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -46,11 +37,12 @@ fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
     for file in ["home.toml", "old.tc", "notes.txt", "pods.json", "router.rsc", "below/x.toml"] {
         dir.write(file, "");
     }
-    let offered = |words: &[&str]| offered(&dir.path(""), words);
+    let offered = |words: &[&str]| FAIRLINK.offered("fairlink", &dir.path(""), words);
     let all = offered(&[""]);
     assert!(commands().iter().all(|name| all.contains(name)), "{all:?}");
     assert_eq!(offered(&["init", "--kind", ""]), ["home", "office", "provider", "tenants", "lab"]);
     assert_eq!(offered(&["init", "--line", "ad"]), ["adsl"]);
+    assert_eq!(offered(&["init", "--toward", ""]), ["internet", "users"]);
     assert_eq!(offered(&["sim", "home.toml", "--scheduler", "hf"]), ["hfsc"]);
     assert_eq!(offered(&["check", ""])[..3], ["home.toml", "old.tc", "below/"]);
     assert_eq!(offered(&["import", "k8s", "p"]), ["pods.json"]);
@@ -60,16 +52,29 @@ fn completions_know_commands_schedulers_kinds_and_files_of_the_right_kind() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_every_command() {
-    let page = fairlink(&["man"]).quiet().stdout;
-    assert!(page.contains(".TH fairlink 1"), "{page}");
-    let scratch = Scratch::new();
-    let dir = scratch.path("new/pages");
-    let run = fairlink(&["man", "--out", &dir]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, ""));
-    for name in commands() {
-        let page = fs::read_to_string(format!("{dir}/fairlink-{name}.1")).expect("a page");
-        assert!(page.contains("SYNOPSIS") && page.contains(".SH EXAMPLES\n.TP\n\\fBfairlink "), "{name}: {page}");
+fn every_command_has_a_manual_page_that_leads_to_the_others() {
+    FAIRLINK.check_manual("fairlink", "fairlink-lab");
+}
+
+#[test]
+fn a_format_without_a_campaign_says_what_to_write() {
+    let run = fairlink(&["sim", &scenario("exp2-H.toml"), "--format", "csv"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    for says in
+        ["error: --format csv: ", "`fairlink-lab campaign SCENARIO --out DIR --format csv`", "`fairlink sim --out DIR`"]
+    {
+        assert!(run.stderr.contains(says), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn what_is_no_document_refuses_json() {
+    for (args, says) in [
+        (&["man", "--json"][..], "error: --json: a manual page is no document; leave --json out\n"),
+        (&["--json", "completions", "bash"], "error: --json: a completion script is no document; leave --json out\n"),
+    ] {
+        let run = fairlink(args);
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", says));
     }
 }
 
@@ -98,6 +103,24 @@ fn a_wrong_command_line_exits_with_2_and_says_what_is_wrong() {
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
         assert!(run.stderr.contains(says), "{args:?}: {}", run.stderr);
     }
+}
+
+#[test]
+fn a_command_that_only_the_laboratory_has_is_said_to_be_there_in_one_line() {
+    for args in [&["campaign"][..], &["--json", "campaign", "x.toml", "--out", "y"], &["help", "campaign"]] {
+        let run = fairlink(args);
+        let says = "error: `campaign` is a command of fairlink-lab: write `fairlink-lab campaign`\n";
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", says), "{args:?}");
+    }
+    for (args, says) in
+        [(["pdf", "--help"], "write `fairlink-lab pdf`"), (["help", "bench"], "write `fairlink-lab bench`")]
+    {
+        let run = fairlink(&args);
+        assert!(run.code == 2 && run.stderr.contains(says), "{}", run.stderr);
+    }
+    // As a word of another command it is no command of the laboratory.
+    let run = fairlink(&["schema", "pdf"]);
+    assert!(run.code == 2 && !run.stderr.contains("fairlink-lab"), "{}", run.stderr);
 }
 
 #[test]
@@ -183,7 +206,7 @@ const MOVED: [(&[&str], &str); 9] = [
     (&["bench"], "bench"),
     (&["bench", "--gateway", "--quick", "--json"], "bench --gateway --quick --json"),
     (&["clock", "stamps.csv", "--make", "--skew", "-5"], "clock stamps.csv --make --skew -5"),
-    (&["--json", "between", "a.pcap", "b.pcap"], "between a.pcap b.pcap --json"),
+    (&["--json", "between", "a.pcap", "b.pcap"], "between --json a.pcap b.pcap"),
     (&["traffic", "s.toml", "--help"], "traffic s.toml --help"),
     (
         &["sim", "s.toml", "--sweep", "seed=1,2", "--out", "d", "--shard", "1/4", "--format", "parquet", "--json"],

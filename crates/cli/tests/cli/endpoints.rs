@@ -228,7 +228,7 @@ fn orders_that_cannot_be_are_refused_with_2() {
         (&["generate", "--tcp", "127.0.0.1:1"], "start `fairlink receive --tcp 1` there"),
         (&["generate", &link, "--out", "x", "--dscp", "64"], "is not a DSCP"),
         (&["generate", &link, "--out", "x", "--dscp", "ef udp"], "is not a DSCP"),
-        (&["generate", &link, "--out", "x", "--ip", "5"], "there are: 4, 6"),
+        (&["generate", &link, "--out", "x", "--ip", "5"], "[possible values: 4, 6]"),
         (&["generate", &link, "--out", "x", "--flows", "0"], "1..=4096"),
         (&["generate", &link, "--out", "x", "--plots", "d"], "--receive"),
         (&["generate", "--tcp", "127.0.0.1:1", "--receive", "x"], "cannot be used with"),

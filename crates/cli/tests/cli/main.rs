@@ -120,6 +120,13 @@ pub(crate) fn in_phase(run: &serde_json::Value, phase: usize) -> Vec<serde_json:
     classes.iter().filter(|class| names.contains(&class["name"])).cloned().collect()
 }
 
+/// Returns the class of this name in a list of classes of a document.
+#[cfg(target_os = "linux")]
+pub(crate) fn class<'a>(document: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
+    let classes = document["classes"].as_array().expect("a list");
+    classes.iter().find(|class| class["name"] == name).unwrap_or_else(|| panic!("{name}: {document}"))
+}
+
 /// The program.
 static FAIRLINK: Tested = Tested::new(env!("CARGO_BIN_EXE_fairlink"));
 

@@ -4,18 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{Scratch, fairlink, scenario};
+use fairlink_terminal::testing::POISSON;
 
-/// Two Poisson sources at 80 % of 10 Mbit/s.
-const POISSON: &str = r#"
-    duration = "2s"
-    link = { rate = "10mbit", scheduler = "drr" }
-    class = [ { name = "a", guarantee = "5mbit", buffer = "20p" }, { name = "b", guarantee = "5mbit" } ]
-    source = [
-        { class = "a", model = "poisson", rate = "5mbit", packet = "1250B" },
-        { class = "b", model = "poisson", packets_per_second = 300, packet = "1250B" },
-    ]
-"#;
+use crate::{Scratch, fairlink, scenario};
 
 fn numbers<'a>(list: impl IntoIterator<Item = &'a Value>) -> Vec<f64> {
     list.into_iter().map(|value| value.as_f64().expect("a number")).collect()

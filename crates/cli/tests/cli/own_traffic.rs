@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_network, in_private_network, only_link, scenario, unless_starved};
+use crate::{Scratch, class, fairlink, in_network, in_private_network, only_link, scenario, unless_starved};
 
 /// `peer` is the other machine, with the ends `vb` and `vd`; this one has 10.8.0.1 at `va`, and 10.9.0.1 at `vc`.
 const MACHINES: &str = r#"
@@ -118,10 +118,7 @@ fn shared(namespaces: Option<&[&str]>, by: &str) {
 
     // The shares are those of the ideal, for any total rate.
     let interval = only_link(&json("interval.json"));
-    let span = |name: &str| {
-        let classes = interval["spans"][0]["classes"].as_array().expect("a list");
-        classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {interval}"))
-    };
+    let span = |name: &str| class(&interval["spans"][0], name);
     let rate = |name: &str| span(name)["rates"]["rate_bps"].as_f64().expect("a rate");
     let (a, b) = (rate("a"), rate("b"));
     println!(

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_private_network, only_link, run, scenario, unless_starved};
+use crate::{Scratch, class, fairlink, in_private_network, only_link, run, scenario, unless_starved};
 
 /// Two cables with the gateway between them. Waits are bounded and end when their condition holds. The gateway does not
 /// fail open: on a busy machine the kernel would forward frames past its account.
@@ -57,10 +57,6 @@ fn the_gateway_accounts_for_every_frame_and_keeps_the_order_of_each_class() {
         let (sent, gateway, received) = (json("sent.json"), only_link(&json("gateway.json")), json("received.json"));
         assert_eq!(gateway["gateway"]["balanced"], true, "{gateway}");
         assert_eq!(packets(&gateway["counts"]["queued"]), 0, "drained: {gateway}");
-        let class = |document: &Value, name: &str| {
-            let classes = document["classes"].as_array().expect("a list");
-            classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
-        };
         let missed: u64 = ["kernel_dropped_packets", "shed_unknown_packets"]
             .iter()
             .map(|key| gateway["gateway"][key].as_u64().expect("a number"))
@@ -140,13 +136,13 @@ fn wrong_interfaces_and_sockets_are_refused_with_2() {
         (&["gateway", &link, "--in", "nope0", "--out", "nope1"][..], "nope0"),
         (&["gateway", &link, "--in", "nope0", "--out", "nope0"], "both nope0"),
         (&["gateway", &link, "--in", "nope0"], "--out"),
-        (&["gateway", &link, "--in", "a", "--out", "b", "--pacing", "fast"], "there are: busy, precise, eco"),
+        (&["gateway", &link, "--in", "a", "--out", "b", "--pacing", "fast"], "[possible values: busy, precise, eco]"),
         (&["gateway", "no-such-file.toml", "--in", "a", "--out", "b"], "no-such-file.toml"),
         (&["gateway", &no_default, "--in", "a", "--out", "b"], "there is no default"),
         (&["generate", &link, "--out", "nope0"], "nope0"),
         (&["generate", &no_default, "--out", "nope0"], "source"),
         (&["receive", "--in", "nope0"], "nope0"),
-        (&["receive", "--in", "nope0", "--clock", "sun"], "there are: monotonic, realtime"),
+        (&["receive", "--in", "nope0", "--clock", "sun"], "[possible values: monotonic, realtime]"),
         (&["ctl", "stats", "--control", nowhere], nowhere),
         (&["ctl"], "stats"),
         (&["ctl", "trace"], "<FILE>"),

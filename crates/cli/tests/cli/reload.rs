@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{Scratch, fairlink, in_private_network, only_link, scenario, unless_starved};
+use crate::{Scratch, class, fairlink, in_private_network, only_link, scenario, unless_starved};
 
 /// Two cables with the gateway between them, changed while frames pass. Waits are bounded. The gateway does not fail open:
 /// on a busy machine the kernel would forward frames past its account.
@@ -75,10 +75,10 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
         assert_eq!(only_link(&json("before.json"))["gateway"]["generation"], 0);
         let other = json("other.json")["links"][0].clone();
         assert_eq!(other["committed"]["removed_packets"], 0, "{other}");
-        let moved = other["classes"].as_array().unwrap().iter().find(|class| class["name"] == "A2").unwrap();
+        let moved = class(&other, "A2");
         assert_eq!((&moved["fate"], &moved["moved_to"]), (&"moved".into(), &"A3".into()));
         let rate = json("rate.json");
-        let of_c = rate["classes"].as_array().unwrap().iter().find(|class| class["name"] == "C").unwrap();
+        let of_c = class(&rate, "C");
         assert_eq!(
             (&of_c["before"]["guarantee_bps"], &of_c["after"]["guarantee_bps"]),
             (&35_000_000.into(), &20_000_000.into())
@@ -102,10 +102,6 @@ fn a_gateway_is_changed_while_frames_pass_and_loses_doubles_and_reorders_none() 
             "{gateway}"
         );
         assert_eq!(gateway["gateway"]["generation"], 4 * 5 + 2 + 1, "{gateway}");
-        let class = |document: &Value, name: &str| {
-            let classes = document["classes"].as_array().expect("a list");
-            classes.iter().find(|class| class["name"] == name).cloned().unwrap_or_else(|| panic!("{name}: {document}"))
-        };
         let missed: u64 = ["kernel_dropped_packets", "shed_unknown_packets"]
             .iter()
             .map(|key| gateway["gateway"][key].as_u64().expect("a number"))

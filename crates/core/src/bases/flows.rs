@@ -21,6 +21,45 @@ pub(crate) use chain::Chain;
 pub(crate) use plain::Turn;
 pub(crate) use ring::Ring;
 
+/// Implements the backlogs of a `Scheduler` that are those of its `flows`.
+macro_rules! backlog_of_flows {
+    () => {
+        fn backlog(&self) -> Amount {
+            self.flows.backlog()
+        }
+
+        fn class_backlog(&self, class: ClassId) -> Amount {
+            self.flows.class_backlog(class)
+        }
+    };
+}
+
+/// Implements the batches of a `Scheduler` with `flows` that is never idle while a packet waits.
+macro_rules! batches_of_flows {
+    () => {
+        fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
+            self.flows.look_ahead(batch);
+            push_all(self, now, batch, drops);
+        }
+
+        fn dequeue_batch(
+            &mut self,
+            now: Nanos,
+            max_packets: usize,
+            max_bytes: u64,
+            out: &mut Vec<Packet>,
+            drops: &mut dyn DropSink,
+        ) -> BatchEnd {
+            let (queued, longest) = (self.flows.queued(), self.flows.max_packet());
+            let serve = |slots: &mut [Packet], bytes| pop_all(self, longest, (slots, bytes), now, drops);
+            let more = fill(out, (max_packets, max_bytes), queued, serve);
+            if more { BatchEnd::Full } else { BatchEnd::Idle }
+        }
+    };
+}
+
+pub(crate) use {backlog_of_flows, batches_of_flows};
+
 const NIL: u32 = u32::MAX;
 
 #[derive(Debug)]

@@ -28,7 +28,7 @@ use alloc::{format, string::String};
 use core::any::Any;
 use core::fmt::Debug;
 
-use super::flows::Flows;
+use super::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Rate, Scheduler, same_kind,
 };
@@ -193,13 +193,7 @@ impl<P: Potential> Scheduler for Rps<P> {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };

@@ -37,7 +37,7 @@ use alloc::{format, string::String};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, NANOS_PER_SEC, Nanos, OutOfMemory,
     Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed,
@@ -217,13 +217,7 @@ impl Scheduler for Rcsp {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);

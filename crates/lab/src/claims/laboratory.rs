@@ -19,7 +19,7 @@ use fairlink_api::links_of;
 /// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Fewer and shorter runs, so that all claims take a few minutes; intervals are wider.
+    /// Fewer and shorter runs, so that all claims take 150 s on two processors; intervals are wider.
     Quick,
     /// At least as many runs as the papers made.
     Full,

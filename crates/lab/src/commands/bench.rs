@@ -16,7 +16,7 @@ use fairlink_report::Document;
 use fairlink_workload::{BATCH, Calls, Pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use fairlink_terminal::args::{scheduler, time};
+use fairlink_terminal::args::{one_of, scheduler, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;
 use fairlink_terminal::out::Out;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Active leaves: all (backlogged), one in a hundred (sparse), or all with one packet at a time (churn).
     #[arg(
         long = "pattern", value_name = "PATTERN,...", value_delimiter = ',', default_value = "backlogged,sparse,churn",
-        value_parser = pattern
+        value_parser = one_of(Pattern::ALL.map(|pattern| (pattern.name(), pattern)))
     )]
     patterns: Vec<Pattern>,
     /// Lengths of packets in bytes.
@@ -107,11 +107,6 @@ fn levels(text: &str) -> Result<usize, String> {
 
 fn packet(text: &str) -> Result<u32, String> {
     within(text, fairlink_core::MAX_PACKET as usize).map(|bytes| bytes as u32)
-}
-
-fn pattern(text: &str) -> Result<Pattern, String> {
-    let names = Pattern::ALL.map(Pattern::name).join(", ");
-    text.parse().map_err(|_| format!("{text:?} is none of {names}"))
 }
 
 /// Measures and prints.

@@ -1,19 +1,18 @@
 //! `fairlink-lab campaign`: a campaign, whose results are files that several processes write together.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use fairlink_campaign::{Campaign, CampaignError, Directory, Format, Shard, Whole};
-use fairlink_config::SourceText;
-use fairlink_config::sweep::{Sweep, Template};
 use fairlink_core::Nanos;
 use fairlink_report::{Content, Document};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use fairlink_terminal::args::{JobArgs, SweepArgs, one_of};
 use fairlink_terminal::failure::CliError;
-use fairlink_terminal::files::{is_script, script_has_no_keys};
+use fairlink_terminal::files::template;
+use fairlink_terminal::human;
 use fairlink_terminal::out::{Out, make_directory, note};
 use fairlink_terminal::program::needs_feature;
 use fairlink_terminal::progress::Progress;
@@ -23,16 +22,11 @@ use fairlink_terminal::progress::Progress;
 pub(crate) struct Args {
     /// The scenario file.
     scenario: PathBuf,
-    /// Simulate this scheduler instead of the link file's own. Several run on the same arrivals.
-    #[arg(long = "scheduler", value_name = "NAME")]
-    schedulers: Vec<String>,
+    #[command(flatten)]
+    sweep: SweepArgs,
     /// Runs of each scheduler, with seeds from the scenario's own upwards.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Run with each of these values of a number of the scenario: seed=1,2,3 or link.rate=10mbit..50mbit..10mbit or
-    /// class.A1.burst=1kB..16kB..x2. Several --sweep make a grid.
-    #[arg(long = "sweep", value_name = "KEY=VALUES", value_parser = sweep)]
-    sweeps: Vec<Sweep>,
     /// The directory, which is made if it is missing: a file of results for each range of runs. The same command goes on
     /// where it stopped. At most 10,000,000 runs.
     #[arg(long, value_name = "DIR")]
@@ -40,16 +34,11 @@ pub(crate) struct Args {
     /// The share of this process, such as 1/4; others with the other shares write into the same directory.
     #[arg(long, value_name = "I/N", value_parser = Shard::parse, default_value = "1/1")]
     shard: Shard,
-    /// Format of the files: csv or parquet.
-    #[arg(long, value_name = "FORMAT", value_parser = format, default_value = "csv")]
+    /// Format of the files.
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(Format::ALL.map(|format| (format.name(), format))), default_value = "csv")]
     format: Format,
-    /// Parallel runs [default: the number of processors]. Results do not depend on it.
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
-}
-
-fn sweep(text: &str) -> Result<Sweep, String> {
-    Sweep::parse(text).map_err(|error| error.to_string())
+    #[command(flatten)]
+    jobs: JobArgs,
 }
 
 /// The content of the document `campaign`: how far it is.
@@ -86,31 +75,23 @@ impl Content for CampaignContent {
 fn failure(error: CampaignError) -> CliError {
     match error {
         CampaignError::Refused(refused) => refused.into(),
-        CampaignError::File { .. } | CampaignError::Stopped => CliError::failed(error),
+        CampaignError::File { .. } | CampaignError::Damaged { .. } | CampaignError::Stopped => CliError::failed(error),
         CampaignError::Other { .. } | CampaignError::None { .. } | CampaignError::Manifest { .. } => {
             CliError::wrong(error)
         }
     }
 }
 
-/// Parses `--format`.
-fn format(text: &str) -> Result<Format, String> {
-    Format::named(text).ok_or_else(|| format!("write {}", Format::ALL.map(Format::name).join(" or ")))
-}
-
 /// Does a share of the campaign, and prints how far all of it is.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     make_directory(&args.out)?;
-    if is_script(&args.scenario) {
-        return Err(script_has_no_keys());
-    }
+    let template = template(&args.scenario)?;
     let (shard, dir) = (args.shard, &args.out);
-    let threads = args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     if !args.format.is_built_in() {
         return Err(needs_feature("--format parquet", "fairlink-lab", "parquet"));
     }
-    let template = Template::read(&SourceText::read(&args.scenario)?)?;
-    let campaign = Campaign::new(template, args.sweeps.clone(), args.schedulers.clone(), args.runs)?;
+    let SweepArgs { sweeps, schedulers } = &args.sweep;
+    let campaign = Campaign::new(template, sweeps.clone(), schedulers.clone(), args.runs)?;
     let campaign = Directory::begin(dir, campaign, args.format).map_err(failure)?;
     let missing = campaign.missing(shard);
     let jobs: u64 = missing.iter().map(|&part| count(&campaign, part)).sum();
@@ -118,7 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let outcome = {
         let watch = progress.stops();
         let done = |part| progress.add_runs(count(&campaign, part));
-        campaign.work(shard, threads, &|_, _: Nanos| watch(), &done)
+        campaign.work(shard, args.jobs.threads(), &|_, _: Nanos| watch(), &done)
     };
     progress.end();
     let outcome = outcome.map_err(failure)?;
@@ -144,7 +125,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     }
     match failed {
         0 => Ok(()),
-        failed => Err(CliError::Failed(anyhow!("{failed} of the runs failed: the column `error` has the reasons"))),
+        failed => {
+            let (failed, jobs) = (counted(failed, "run", "runs"), campaign.campaign().jobs());
+            Err(CliError::Failed(anyhow!("{failed} of {jobs} failed: the column `error` says why")))
+        }
     }
 }
 
@@ -153,13 +137,19 @@ fn count(campaign: &Directory, part: u64) -> u64 {
     jobs.end - jobs.start
 }
 
+/// A number of things in words. There are far fewer than a processor can count.
+fn counted(number: u64, one: &str, several: &str) -> String {
+    human::count(number as usize, one, several)
+}
+
 fn show(content: &CampaignContent, out: &mut Out) -> Result<(), CliError> {
     let CampaignContent { dir, jobs, parts, jobs_per_part, written_parts, present_parts, .. } = content;
+    let (jobs, parts) = (counted(*jobs, "run", "runs"), counted(*parts, "file", "files"));
     out.line(format!(
-        "{dir}: {jobs} runs in {parts} files of up to {jobs_per_part}; {written_parts} written now, {present_parts} there"
+        "{dir}: {jobs} in {parts} of up to {jobs_per_part}; {written_parts} written now, {present_parts} there"
     ))?;
     match (&content.digest, content.rows) {
-        (Some(digest), Some(rows)) => out.line(format!("complete: {rows} rows, digest {digest}")),
+        (Some(digest), Some(rows)) => out.line(format!("complete: {}, digest {digest}", counted(rows, "row", "rows"))),
         _ => out.line("not complete: the same command with the other shares does the rest, in any order"),
     }
 }

@@ -13,7 +13,7 @@ use fairlink_traffic::clocks::{OneWay, Reference, Sample, read_stamps, write_sta
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::args::{one_of, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;
 use fairlink_terminal::out::{Out, make_directory, note};
@@ -23,13 +23,14 @@ use fairlink_terminal::out::{Out, make_directory, note};
 pub(crate) struct Args {
     /// A CSV file with a line for each packet: send_s,receive_s, each by its own machine's clock.
     stamps: PathBuf,
-    /// Reference clock: send or receive. The lines are in its order, and it never runs backwards.
-    #[arg(long, value_name = "CLOCK", default_value = "send", value_parser = reference)]
+    /// Reference clock. The lines are in its order, and it never runs backwards.
+    #[arg(long, value_name = "CLOCK", default_value = "send", value_parser = one_of([("send", Reference::Send), ("receive", Reference::Receive)]))]
     reference: Reference,
     /// The shortest delay, if known. Stamps of one direction cannot separate it from the offset.
     #[arg(long, value_name = "TIME", value_parser = time)]
     shortest_delay: Option<Nanos>,
-    /// Write clock.svg, clock.pdf and clock.csv into this directory, which is made if it is missing.
+    /// Write clock.svg and clock.csv, and with the feature `pdf` clock.pdf, into this directory, which is made if it is
+    /// missing.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// First write stamps of two simulated clocks to the file, which must not exist: 12.5 s apart, with the skew,
@@ -45,9 +46,8 @@ pub(crate) struct Args {
     /// Of simulated clocks: a jump of the receiver's clock, such as 200s:5ms or 350s:-3ms.
     #[arg(long, value_name = "AT:SIZE", value_parser = jump, allow_hyphen_values = true, requires = "make")]
     jump: Vec<(f64, f64)>,
-    /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms: none, exponential or
-    /// heavy-tailed.
-    #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = queueing, requires = "make")]
+    /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms.
+    #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = one_of(QUEUEING), requires = "make")]
     queueing: Queueing,
     /// Of simulated clocks: duration, at 100 packets per second.
     #[arg(long, value_name = "TIME", default_value = "600s", value_parser = length, requires = "make")]
@@ -57,13 +57,12 @@ pub(crate) struct Args {
     seed: u64,
 }
 
-fn reference(name: &str) -> Result<Reference, String> {
-    match name {
-        "send" => Ok(Reference::Send),
-        "receive" => Ok(Reference::Receive),
-        _ => Err(choice(["send", "receive"])),
-    }
-}
+/// The delays of simulated clocks, by name.
+const QUEUEING: [(&str, Queueing); 3] = [
+    ("none", Queueing::None),
+    ("exponential", Queueing::Exponential(1e-3)),
+    ("heavy-tailed", Queueing::HeavyTailed(1e-3)),
+];
 
 fn ppm(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -81,15 +80,6 @@ fn jump(text: &str) -> Result<(f64, f64), String> {
         return Err("a jump of 0 has no effect; write its size, such as 5ms, or remove it".to_owned());
     }
     Ok((when, sign * by))
-}
-
-fn queueing(name: &str) -> Result<Queueing, String> {
-    match name {
-        "none" => Ok(Queueing::None),
-        "exponential" => Ok(Queueing::Exponential(1e-3)),
-        "heavy-tailed" => Ok(Queueing::HeavyTailed(1e-3)),
-        _ => Err(choice(["none", "exponential", "heavy-tailed"])),
-    }
 }
 
 fn length(text: &str) -> Result<f64, String> {

@@ -41,10 +41,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         if to == *path {
             return Err(wrong(path, &"the PDF would replace it; name an SVG file"));
         }
-        let svg = std::fs::read_to_string(path).map_err(|error| wrong(path, &error))?;
-        if depth(&svg) > MAX_DEPTH {
-            return Err(wrong(path, &format!("its elements stand in each other more than {MAX_DEPTH} deep")));
+        let bytes = std::fs::metadata(path).map_err(|error| wrong(path, &error))?.len();
+        if bytes > MAX_BYTES {
+            return Err(wrong(path, &format!("{bytes} B; the limit is {MAX_BYTES} B: draw less at once")));
         }
+        let svg = std::fs::read_to_string(path).map_err(|error| wrong(path, &error))?;
         let pdf = fairlink_lab::pdf::pdf(&svg).map_err(|error| wrong(path, &error))?;
         made.push((to, pdf));
     }
@@ -58,25 +59,9 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     files.iter().try_for_each(|file| out.line(file))
 }
 
-/// Elements that stand in each other at most: the converter uses the stack.
+/// The longest file.
 #[cfg(feature = "pdf")]
-const MAX_DEPTH: usize = 100;
-
-/// Returns how deep elements stand in each other at most, or a little more.
-#[cfg(feature = "pdf")]
-fn depth(svg: &str) -> usize {
-    let (mut now, mut most) = (0usize, 0);
-    for part in svg.split('<').skip(1) {
-        let element = part.split('>').next().unwrap_or_default();
-        if element.starts_with('/') {
-            now = now.saturating_sub(1);
-        } else if !element.ends_with('/') && !element.starts_with(['!', '?']) {
-            now += 1;
-            most = most.max(now);
-        }
-    }
-    most
-}
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The converter is not built in.
 #[cfg(not(feature = "pdf"))]

@@ -3,7 +3,6 @@
 #[cfg(target_os = "linux")]
 mod real;
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +18,7 @@ use fairlink_report::Document;
 use indicatif::{ProgressBar, ProgressStyle};
 use time::OffsetDateTime;
 
-use fairlink_terminal::args::FigureWidth;
+use fairlink_terminal::args::{FigureWidth, JobArgs};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;
 use fairlink_terminal::interrupt;
@@ -31,7 +30,7 @@ pub(crate) struct Args {
     /// Claims such as hls.alpha, papers (hls, hfsc, htb, drrpp, sds), or all, which is the default.
     #[arg(value_name = "ID|PAPER|all")]
     which: Vec<String>,
-    /// Fewer and shorter runs: all claims in a few minutes, with wider confidence intervals.
+    /// Fewer and shorter runs: all claims in 150 s on two processors, with wider confidence intervals.
     #[arg(long)]
     quick: bool,
     /// Also run the claims that the papers measured on real systems with real packets, in a private network namespace:
@@ -45,13 +44,13 @@ pub(crate) struct Args {
     /// Width of the figures of --out: a screen (960 pixels), a column of a paper (240 pt), or a page (504 pt).
     #[arg(long, value_name = "WIDTH", requires = "out")]
     width: Option<FigureWidth>,
-    /// Directory with the files of the page in the browser [default: those in the program, or in share/fairlink/page].
-    /// The report then opens its scenarios in a copy of it.
+    /// Directory with the files of the page in the browser. The report then opens its scenarios in a copy of it
+    #[cfg_attr(feature = "page", doc = "[default: those in the program, or in share/fairlink/page].")]
+    #[cfg_attr(not(feature = "page"), doc = "(refused: this program was built without the feature `page`).")]
     #[arg(long, value_name = "DIR", requires = "out")]
     page_files: Option<PathBuf>,
-    /// Threads [default: the number of processors]. Results do not depend on it.
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    jobs: JobArgs,
 }
 
 /// Tries claims and prints a row for each as soon as it is there.
@@ -66,10 +65,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let stop = interrupt::stop_flag()?;
     let asked = Arc::clone(&stop);
     let asked = move || asked.load(Ordering::Relaxed);
-    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = args.jobs.map_or(processors, NonZeroUsize::get);
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
-    let mut lab = Lab::new(effort, threads, &asked);
+    let mut lab = Lab::new(effort, args.jobs.threads(), &asked);
     let begun = Instant::now();
     if args.real {
         // Before any thread is started: a namespace can only be entered without.

@@ -24,7 +24,7 @@ enum Of {
 /// Prints the schema. It is JSON with and without `--json`.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let Of::Documents = args.of;
-    let mut kinds = Kinds::default();
+    let mut kinds = Kinds::of_program("fairlink-lab");
     kinds.add::<fairlink_lab::bench::Report>();
     kinds.add::<fairlink_lab::claims::ReproduceDoc>();
     kinds.add::<between::BetweenDoc>();
@@ -38,5 +38,5 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         kinds.add::<super::bench::real::GatewayBenchDoc>();
         kinds.add::<super::bench::real::ThroughputDoc>();
     }
-    out.raw_json(&kinds.schemas("fairlink-lab"))
+    out.raw_json(&kinds.schemas())
 }

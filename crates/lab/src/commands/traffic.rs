@@ -1,12 +1,11 @@
 //! `fairlink-lab traffic`: the traffic of a scenario's sources, without a link: rate, variation and burstiness.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use fairlink_config::{ReadOptions, Scenario};
-use fairlink_core::{Leniency, Nanos, Rate};
+use fairlink_core::{Leniency, Nanos};
 use fairlink_report::{Content, Document};
 use fairlink_sim::statistics::Estimate;
 use fairlink_traffic::measure::{Arrivals, Seen};
@@ -15,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use fairlink_terminal::failure::CliError;
-use fairlink_terminal::files::{scenario, script};
+use fairlink_terminal::files::ScenarioArgs;
 use fairlink_terminal::interrupt::stop_flag;
 use fairlink_terminal::out::{Out, note};
 use fairlink_terminal::style::warn;
@@ -32,14 +31,8 @@ const MAX_AT_ONCE: u64 = 10_000_000;
 /// Sources and measurements.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario file, or, with --link, a script for the generator of the HTB text.
-    scenario: PathBuf,
-    /// The link of a script: a link file, or a file of tc commands that ends with .tc. The run ends with the script.
-    #[arg(long, value_name = "FILE")]
-    link: Option<PathBuf>,
-    /// Rate of the links, for a file of tc commands that does not give it.
-    #[arg(long, value_name = "RATE", value_parser = args::rate, requires = "link")]
-    link_rate: Option<Rate>,
+    #[command(flatten)]
+    scenario: ScenarioArgs,
     /// Runs, with seeds from the scenario's own upwards. Numbers are means, with 95 % confidence intervals.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
@@ -138,10 +131,7 @@ struct Sigma {
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     // Unsupported settings do not change the traffic.
     let options = ReadOptions { leniency: Leniency::Ignore, scheduler: None };
-    let mut file = match &args.link {
-        None => scenario(&args.scenario, &options)?,
-        Some(link) => script(&args.scenario, link, args.link_rate, &options)?,
-    };
+    let mut file = args.scenario.read(&options)?;
     warn(std::mem::take(&mut file.warnings));
     enough_window(args, &file)?;
     if !file.peers.is_empty() {

@@ -128,7 +128,7 @@ fn bench_refuses_what_it_cannot_measure() {
         (["--leaves", "1000001"], "outside 1 .. 1000000"),
         (["--leaves", "many"], "invalid digit"),
         (["--levels", "65"], "65 is outside 1 .. 64"),
-        (["--pattern", "bursts"], "\"bursts\" is none of backlogged, sparse, churn"),
+        (["--pattern", "bursts"], "[possible values: backlogged, sparse, churn]"),
         (["--packet", "0"], "0 is outside 1 .. 1048576"),
     ] {
         let run = lab(&["bench", args[0], args[1]]);

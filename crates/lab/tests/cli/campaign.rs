@@ -6,19 +6,9 @@ use fairlink_config::{ReadOptions, Scenario};
 use fairlink_core::Leniency;
 use fairlink_core::registry::find;
 use fairlink_sim::{Options, compare};
+use fairlink_terminal::testing::POISSON;
 
 use crate::{Scratch, lab};
-
-/// Two Poisson sources at 80 % of 10 Mbit/s.
-const POISSON: &str = r#"
-    duration = "2s"
-    link = { rate = "10mbit", scheduler = "drr" }
-    class = [ { name = "a", guarantee = "5mbit", buffer = "20p" }, { name = "b", guarantee = "5mbit" } ]
-    source = [
-        { class = "a", model = "poisson", rate = "5mbit", packet = "1250B" },
-        { class = "b", model = "poisson", packets_per_second = 300, packet = "1250B" },
-    ]
-"#;
 
 /// Returns the packets that three runs of a scenario send under each of two schedulers.
 fn packets(text: &str) -> u64 {
@@ -82,6 +72,9 @@ fn shares_of_a_campaign_make_the_files_of_one_command_and_go_on_after_an_end() {
         "--shard",
         "1/1",
     ]);
-    assert!(fails.code == 1 && fails.stderr.contains("1 of the runs failed"), "{}", fails.stderr);
+    assert!(fails.code == 1 && fails.stderr.contains("1 run of 2 failed: the column `error`"), "{}", fails.stderr);
     assert!(fails.stdout.contains("2 runs in 2 files"), "{}", fails.stdout);
+    let one =
+        lab(&["campaign", &file, "--out", &dir.path("z"), "--scheduler", "hls", "--scheduler", "hls"]).quiet().stdout;
+    assert!(one.contains(": 1 run in 1 file of up to 1; 1 written now, 1 there\ncomplete: 2 rows"), "{one}");
 }

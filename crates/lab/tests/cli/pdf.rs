@@ -18,6 +18,17 @@ fn a_drawing_becomes_a_pdf_beside_it_and_what_is_none_makes_no_file() {
     for (name, text, says) in [
         ("rates.pdf", DRAWING.to_owned(), "the PDF would replace it"),
         ("deep.svg", format!("<svg>{}{}</svg>", "<g>".repeat(200_000), "</g>".repeat(200_000)), "more than 100 deep"),
+        (
+            "picture.svg",
+            DRAWING.replace("<text", "\n<image href=\"photo.png\"/><text"),
+            "picture.svg: line 2: <image> refers to \"photo.png\"; pictures and other files are not converted",
+        ),
+        (
+            "wide.svg",
+            DRAWING.replace("240pt", "240000pt"),
+            "wide.svg: line 1: a page of 240000 x 100 pt; the limit of PDF is",
+        ),
+        ("long.svg", format!("{}{DRAWING}", " ".repeat(70_000_000)), " B; the limit is 67108864 B: draw less at once"),
     ] {
         let run = lab(&["pdf", &dir.write(name, &text)]);
         assert!(run.code == 2 && run.stderr.contains(says), "{}", run.stderr);

@@ -13,7 +13,7 @@ use fairlink_net::{
 };
 
 use crate::log;
-use fairlink_terminal::args::{choice, time};
+use fairlink_terminal::args::{one_of, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;
 use fairlink_terminal::out::note;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Life {
     /// The kernel forwards frames, unshaped, while the gateway is not running: auto (if possible), require, never.
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = fail_open_mode, conflicts_with = "no_fail_open")]
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = one_of(FailOpen::ALL.map(|mode| (mode.name(), mode))), conflicts_with = "no_fail_open")]
     fail_open: FailOpen,
     /// No frame passes while the gateway is not running; the same as --fail-open never.
     #[arg(long)]
@@ -48,10 +48,6 @@ pub(crate) struct Life {
     /// frame passes, and the cable that a killed gateway with --egress left.
     #[arg(long, value_name = "IF", num_args = 1..)]
     close: Vec<String>,
-}
-
-fn fail_open_mode(name: &str) -> Result<FailOpen, String> {
-    FailOpen::named(name).ok_or_else(|| choice(FailOpen::ALL.map(FailOpen::name)))
 }
 
 impl Life {

@@ -28,7 +28,9 @@ pub(super) struct PageArgs {
     /// several times.
     #[arg(long, value_name = "NAME", requires = "page")]
     page_host: Vec<String>,
-    /// Directory with the files of the page [default: those in the program, or in share/fairlink/page].
+    /// Directory with the files of the page
+    #[cfg_attr(feature = "page", doc = "[default: those in the program, or in share/fairlink/page].")]
+    #[cfg_attr(not(feature = "page"), doc = "[default: those in share/fairlink/page; none are in this program].")]
     #[arg(long, value_name = "DIR", requires = "page")]
     page_files: Option<PathBuf>,
 }

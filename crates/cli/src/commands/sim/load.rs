@@ -1,19 +1,17 @@
 //! Reads scenarios, and applies sweeps.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use fairlink_api::{Grid, links_of, scenario_warnings, schedulers_of};
-use fairlink_config::sweep::{Sweep, Template};
-use fairlink_config::{ReadOptions, Scenario, SourceText};
-
-use fairlink_core::{Leniency, Nanos, Rate, SchedulerInfo};
+use fairlink_config::sweep::Sweep;
+use fairlink_config::{ReadOptions, Scenario};
+use fairlink_core::{Leniency, Nanos, SchedulerInfo};
 use fairlink_figures::sweep::Key;
 use fairlink_sim::{Links, Setting};
 
 use crate::cores::CoreArgs;
 use fairlink_terminal::failure::CliError;
-use fairlink_terminal::files::{is_script, scenario, script, script_has_no_keys};
+use fairlink_terminal::files::ScenarioArgs;
 use fairlink_terminal::style::warn;
 
 /// Most settings of a sweep.
@@ -41,21 +39,13 @@ impl Reading<'_> {
     }
 
     /// Reads the scenario as it is.
-    pub(super) fn alone(&self, path: &Path) -> Result<Point, CliError> {
-        self.point(scenario(path, &self.options())?, BTreeMap::new(), true)
-    }
-
-    /// A script over a link.
-    pub(super) fn script(&self, path: &Path, link: &Path, rate: Option<Rate>) -> Result<Point, CliError> {
-        self.point(script(path, link, rate, &self.options())?, BTreeMap::new(), true)
+    pub(super) fn alone(&self, file: &ScenarioArgs) -> Result<Point, CliError> {
+        self.point(file.read(&self.options())?, BTreeMap::new(), true)
     }
 
     /// The scenario with every combination of values, the last key changing fastest, and the keys.
-    pub(super) fn swept(&self, path: &Path, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), CliError> {
-        if is_script(path) {
-            return Err(script_has_no_keys());
-        }
-        let template = Template::read(&SourceText::read(path)?)?;
+    pub(super) fn swept(&self, file: &ScenarioArgs, sweeps: &[Sweep]) -> Result<(Vec<Key>, Vec<Point>), CliError> {
+        let template = file.template()?;
         let grid = Grid::new(&template, sweeps.to_vec(), MAX_SETTINGS)?;
         let mut points = Vec::with_capacity(grid.len());
         for number in 0..grid.len() {

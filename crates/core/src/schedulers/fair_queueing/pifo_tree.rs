@@ -32,7 +32,7 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
     SchedulerInfo, Sharing, WorkConserving, boxed,
@@ -200,13 +200,7 @@ impl Scheduler for PifoTree {
         }
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);

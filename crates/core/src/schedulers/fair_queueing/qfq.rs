@@ -69,7 +69,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::{Chain, Flows};
+use crate::bases::flows::{Chain, Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, MAX_PACKET, Nanos,
     OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, leaf_shares,
@@ -441,13 +441,7 @@ impl Scheduler for Qfq {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);

@@ -22,17 +22,9 @@
 //! tag, which is equivalent. DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and
 //! shares among its leaves.
 
-#[cfg(feature = "invariants")]
-use alloc::{format, string::String};
-
-use crate::bases::composed::{Composed, Discipline};
+use crate::bases::{composed::Composed, self_clocked::SelfClocked};
 use crate::contract::{
-    Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, Sharing, WorkConserving, boxed, late_by,
-    leaf_shares,
-};
-use crate::parts::{
-    heap::{AHEAD, Heap},
-    virtual_time::{Sessions, Tags, lower_by},
+    Delay, Fairness, Feature, Promises, SchedulerInfo, Sharing, WorkConserving, boxed, late_by, leaf_shares,
 };
 
 /// Registry entry of `scfq`.
@@ -58,80 +50,4 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 };
 
 /// Self-clocked fair queueing among the children of a server.
-#[derive(Debug)]
-pub(crate) struct Scfq {
-    sessions: Sessions,
-    /// Backlogged children by finish tag.
-    active: Heap,
-}
-
-impl Discipline for Scfq {
-    fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::knowing(weights.len(), AHEAD)? })
-    }
-
-    fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + Heap::memory_knowing(children, AHEAD)
-    }
-
-    fn activate(&mut self, child: u32, len: u32, _progress: u32) {
-        let Tags { start, finish } = self.sessions.begin(child, len, self.sessions.v);
-        self.active.set_by(child, finish, finish - start);
-    }
-
-    fn select(&mut self) -> Option<u32> {
-        let (child, finish) = self.active.pop()?;
-        self.sessions.v = finish;
-        let by = lower_by(finish, [self.active.first()]);
-        if by > 0 {
-            self.active.lower(by);
-            self.sessions.lower(by);
-        }
-        Some(child)
-    }
-
-    fn complete(&mut self, child: u32, _len: u32, next: Option<u32>) {
-        if let Some(len) = next {
-            let Tags { start, finish } = self.sessions.next(child, len);
-            self.active.set_by(child, finish, finish - start);
-        }
-    }
-
-    #[inline(always)]
-    fn ahead(&self, by: u32) -> Option<u32> {
-        self.active.ahead(by)
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, child: u32) {
-        self.sessions.prefetch(child);
-        self.active.prefetch(child);
-    }
-
-    fn retune(&mut self, with: &Self) {
-        self.sessions.retune(&with.sessions);
-    }
-
-    fn reset(&mut self) {
-        self.sessions.reset();
-        self.active.clear();
-    }
-
-    #[cfg(feature = "invariants")]
-    fn check(&self) -> Result<(), String> {
-        self.active.check()?;
-        match self.active.first() {
-            Some((child, finish)) if finish < self.sessions.v => {
-                Err(format!("child {child} finishes at {finish}, before {}", self.sessions.v))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-impl Scfq {
-    pub(crate) fn sessions_mut(&mut self) -> &mut Sessions {
-        &mut self.sessions
-    }
-}
+pub(crate) type Scfq = SelfClocked<true>;

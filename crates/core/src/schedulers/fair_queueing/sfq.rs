@@ -21,17 +21,9 @@
 //!
 //! DIFFERENCE: under [`Leniency::Ignore`](crate::contract::Leniency) it takes a tree and shares among its leaves.
 
-#[cfg(feature = "invariants")]
-use alloc::{format, string::String};
-
-use crate::bases::composed::{Composed, Discipline};
+use crate::bases::{composed::Composed, self_clocked::SelfClocked};
 use crate::contract::{
-    Delay, Fairness, Feature, OutOfMemory, Promises, SchedulerInfo, Sharing, WorkConserving, boxed, late_by,
-    leaf_shares,
-};
-use crate::parts::{
-    heap::{AHEAD, Heap},
-    virtual_time::{Sessions, lower_by},
+    Delay, Fairness, Feature, Promises, SchedulerInfo, Sharing, WorkConserving, boxed, late_by, leaf_shares,
 };
 
 /// Registry entry of `sfq`.
@@ -57,84 +49,4 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 };
 
 /// Start-time fair queueing among the children of a server.
-#[derive(Debug)]
-pub(crate) struct Sfq {
-    sessions: Sessions,
-    /// Backlogged children by start tag.
-    active: Heap,
-}
-
-impl Discipline for Sfq {
-    fn new(weights: &[u64]) -> Result<Self, OutOfMemory> {
-        Ok(Self { sessions: Sessions::new(weights)?, active: Heap::knowing(weights.len(), AHEAD)? })
-    }
-
-    fn memory(children: usize) -> u64 {
-        Sessions::memory(children) + Heap::memory_knowing(children, AHEAD)
-    }
-
-    fn activate(&mut self, child: u32, len: u32, _progress: u32) {
-        let start = self.sessions.begin(child, len, self.sessions.v).start;
-        // Those that start now come in the order of the virtual time.
-        self.active.set_by(child, start, start - self.sessions.v);
-    }
-
-    fn select(&mut self) -> Option<u32> {
-        let Some((child, start)) = self.active.pop() else {
-            self.sessions.v = self.sessions.last_finish();
-            return None;
-        };
-        self.sessions.v = start;
-        let by = lower_by(start, [self.active.first()]);
-        if by > 0 {
-            self.active.lower(by);
-            self.sessions.lower(by);
-        }
-        Some(child)
-    }
-
-    fn complete(&mut self, child: u32, _len: u32, next: Option<u32>) {
-        if let Some(len) = next {
-            let start = self.sessions.next(child, len).start;
-            self.active.set(child, start);
-        }
-    }
-
-    #[inline(always)]
-    fn ahead(&self, by: u32) -> Option<u32> {
-        self.active.ahead(by)
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, child: u32) {
-        self.sessions.prefetch(child);
-        self.active.prefetch(child);
-    }
-
-    fn retune(&mut self, with: &Self) {
-        self.sessions.retune(&with.sessions);
-    }
-
-    fn reset(&mut self) {
-        self.sessions.reset();
-        self.active.clear();
-    }
-
-    #[cfg(feature = "invariants")]
-    fn check(&self) -> Result<(), String> {
-        self.active.check()?;
-        match self.active.first() {
-            Some((child, start)) if start < self.sessions.v => {
-                Err(format!("child {child} starts at {start}, before {}", self.sessions.v))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-impl Sfq {
-    pub(crate) fn sessions_mut(&mut self) -> &mut Sessions {
-        &mut self.sessions
-    }
-}
+pub(crate) type Sfq = SelfClocked<false>;

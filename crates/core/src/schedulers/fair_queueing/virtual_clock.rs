@@ -33,7 +33,7 @@ use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
     SchedulerInfo, Sharing, WorkConserving, boxed, late_by, leaf_shares, same_kind,
@@ -147,13 +147,7 @@ impl Scheduler for VirtualClock {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn retune(&mut self, now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };

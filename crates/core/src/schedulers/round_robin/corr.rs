@@ -36,7 +36,7 @@
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::{Flows, Ring};
+use crate::bases::flows::{Flows, Ring, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
     SchedulerInfo, Sharing, WorkConserving, boxed, leaf_shares,
@@ -244,13 +244,7 @@ impl Scheduler for Corr {
         unreachable!("a cycle begins in which somebody has a slot coming")
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);

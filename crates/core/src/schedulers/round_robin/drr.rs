@@ -52,7 +52,7 @@ use alloc::{format, string::String};
 use core::any::Any;
 
 use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
-use crate::bases::flows::{Flows, Ring, Turn};
+use crate::bases::flows::{Flows, Ring, Turn, backlog_of_flows, batches_of_flows};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos,
     OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed,
@@ -461,32 +461,9 @@ impl Scheduler for Drr {
         self.turns.next(&mut self.flows, now, drops, &mut ()).map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn enqueue_batch(&mut self, now: Nanos, batch: &mut Vec<Packet>, drops: &mut dyn DropSink) {
-        self.flows.look_ahead(batch);
-        push_all(self, now, batch, drops);
-    }
+    batches_of_flows!();
 
-    fn dequeue_batch(
-        &mut self,
-        now: Nanos,
-        max_packets: usize,
-        max_bytes: u64,
-        out: &mut Vec<Packet>,
-        drops: &mut dyn DropSink,
-    ) -> BatchEnd {
-        let (queued, longest) = (self.flows.queued(), self.flows.max_packet());
-        let serve = |slots: &mut [Packet], bytes| pop_all(self, longest, (slots, bytes), now, drops);
-        let more = fill(out, (max_packets, max_bytes), queued, serve);
-        if more { BatchEnd::Full } else { BatchEnd::Idle }
-    }
-
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };

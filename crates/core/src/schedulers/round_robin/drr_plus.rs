@@ -49,7 +49,7 @@ use core::ops::Range;
 
 use core::any::Any;
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet,
     PerWindow, Promises, Scheduler, SchedulerInfo, Sharing, Windowed, WorkConserving, boxed, same_kind,
@@ -265,13 +265,7 @@ impl Scheduler for DrrPlus {
         packet.map_or(Dequeued::Idle, Dequeued::Packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };

@@ -51,7 +51,7 @@ use core::ops::Range;
 
 use core::any::Any;
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
     Packet, Promises, Ratio, Scheduler, SchedulerInfo, Share, Sharing, Shortfall, WorkConserving, boxed, same_kind,
@@ -277,13 +277,7 @@ impl Scheduler for DrrPlusPlus {
         unreachable!("some class can send after the rounds in which none can");
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };

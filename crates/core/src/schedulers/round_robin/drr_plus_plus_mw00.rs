@@ -44,7 +44,7 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::{Flows, Ring};
+use crate::bases::flows::{Flows, Ring, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
     SchedulerInfo, Sharing, WorkConserving, boxed,
@@ -219,13 +219,7 @@ impl Scheduler for Mw00 {
         unreachable!("some class can send after the rounds in which none can");
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);

@@ -39,7 +39,7 @@ use alloc::{format, string::String};
 
 use core::any::Any;
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Fairness, Feature, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler,
     SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed, same_kind,
@@ -235,13 +235,7 @@ impl Scheduler for Hdrr {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn retune(&mut self, _now: Nanos, with: &mut dyn Any) -> bool {
         let Some(with) = same_kind::<Self>(with) else { return false };

@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::{Chain, Flows};
+use crate::bases::flows::{Chain, Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet, PerWindow, Promises,
     Scheduler, SchedulerInfo, Sharing, Windowed, WorkConserving, boxed,
@@ -239,13 +239,7 @@ impl Scheduler for Hrr {
         Dequeued::WaitUntil(waiting.map(Level::ends).min().unwrap_or(Nanos::MAX))
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.turn(now);

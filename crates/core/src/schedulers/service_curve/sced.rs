@@ -29,7 +29,7 @@ use alloc::boxed::Box;
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
     SchedulerInfo, Sharing, WorkConserving, boxed,
@@ -149,13 +149,7 @@ impl Scheduler for Sced {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);

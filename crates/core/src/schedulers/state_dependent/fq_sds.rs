@@ -50,7 +50,7 @@ use alloc::{boxed::Box, vec::Vec};
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, LeakyBucket,
     NANOS_PER_SEC, Nanos, OutOfMemory, Packet, Promises, QueueLimits, Rate, Ratio, Scheduler, SchedulerInfo, Share,
@@ -356,13 +356,7 @@ impl Scheduler for FqSds {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);

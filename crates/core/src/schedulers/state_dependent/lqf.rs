@@ -20,7 +20,7 @@
 #[cfg(feature = "invariants")]
 use alloc::{format, string::String};
 
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, ClassId, Dequeued, DropSink, Hierarchy, Nanos, OutOfMemory, Packet, Promises, Scheduler, SchedulerInfo,
     Sharing, WorkConserving, boxed,
@@ -95,13 +95,7 @@ impl Scheduler for Lqf {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.flows.purge(now, drops);

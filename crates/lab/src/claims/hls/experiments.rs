@@ -140,15 +140,20 @@ pub(super) fn of<'r>(runs: &'r [Run], scheduler: &str) -> Result<&'r Run, ClaimE
 const COMPARED: [&str; 5] = ["hls", "htb", "cbq-formal", "cbq-top-level", "cbq-ancestor-only"];
 pub(super) const RERUN: &str = "--scheduler hls --scheduler htb --scheduler cbq-formal --scheduler cbq-top-level";
 
-/// Tests Experiment 1: leaves fall silent one after another.
-pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
+/// Experiment 1: leaves fall silent one after another.
+fn overload() -> (Workload, Vec<Class>, Vec<Sender>) {
     // DIFFERENCE: guarantees and sequence are missing from the text: those of Figure 1, and A1, B1, C, A2 stop 5 s apart.
     let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
         .map(|(class, end)| (class, vec![(0.0, end)]))
         .to_vec();
-    let tree = figure_1([10.0, 20.0], [10.0, 20.0]);
     let comment = "Experiment 1 of the HLS paper, a tenth of its rates: leaves fall silent one after another.";
-    let workload = workload("exp1-overload.toml", comment, &tree, &senders, 25.0);
+    let tree = figure_1([10.0, 20.0], [10.0, 20.0]);
+    (workload("exp1-overload.toml", comment, &tree, &senders, 25.0), tree, senders)
+}
+
+/// Tests Experiment 1.
+pub(super) fn exp1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
+    let (workload, tree, senders) = overload();
     let runs = play(lab, &workload, &COMPARED)?;
     let hls = of(&runs, "hls")?;
     let mut rows = vec![
@@ -241,12 +246,7 @@ fn kept(name: &str, kept: &Kept) -> [Row; 3] {
 
 /// Convergence time of HLS to its HMM fair rates after a change of the set of active flows.
 pub(super) fn converge(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let senders: Vec<Sender> = [("A1", 5.0), ("A2", 20.0), ("B1", 10.0), ("B2", 25.0), ("C", 15.0)]
-        .map(|(class, end)| (class, vec![(0.0, end)]))
-        .to_vec();
-    let tree = figure_1([10.0, 20.0], [10.0, 20.0]);
-    let comment = "Experiment 1 of the HLS paper, a tenth of its rates: leaves fall silent one after another.";
-    let workload = workload("exp1-overload.toml", comment, &tree, &senders, 25.0);
+    let (workload, ..) = overload();
     let runs = play(lab, &workload, &COMPARED)?;
     let hls = of(&runs, "hls")?;
     let mut rows = Vec::new();

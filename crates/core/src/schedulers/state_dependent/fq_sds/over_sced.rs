@@ -30,7 +30,7 @@ use alloc::{format, string::String};
 
 use super::excess::{Excess, Policy, Session};
 use super::{free, limits, session};
-use crate::bases::flows::Flows;
+use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, Build, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises,
     QueueLimits, Scheduler, SchedulerInfo, Sharing, boxed,
@@ -191,13 +191,7 @@ impl Scheduler for FqSdsSced {
         Dequeued::Packet(packet)
     }
 
-    fn backlog(&self) -> Amount {
-        self.flows.backlog()
-    }
-
-    fn class_backlog(&self, class: ClassId) -> Amount {
-        self.flows.class_backlog(class)
-    }
+    backlog_of_flows!();
 
     fn purge(&mut self, now: Nanos, drops: &mut dyn DropSink) {
         self.now = self.now.max(now);
