@@ -897,7 +897,6 @@ fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) 
     }
 }
 
-/// A leaf's buffer should hold a packet of the longest length.
 /// Returns the limits of the queues of `tree` whose class has `default` set, by class id.
 fn queues_of(info: &SchedulerInfo, tree: &Hierarchy, link: LinkConfig, default: &[bool]) -> Vec<Option<QueueLimits>> {
     if !tree.leaves().iter().any(|leaf| default[leaf.index()]) {
@@ -910,6 +909,7 @@ fn queues_of(info: &SchedulerInfo, tree: &Hierarchy, link: LinkConfig, default: 
     (0..).map(ClassId).zip(highest(info, tree)).map(limits).collect()
 }
 
+/// A leaf's buffer should hold a packet of the longest length.
 fn check_buffer(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) {
     let limits = tree.config(id).limits;
     let longest = tree.link().max_packet;
