@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fairlink_api::{Fluid, FluidOptions, fluid};
 use fairlink_config::{LinkFile, ReadOptions, SourceText};
 use fairlink_core::registry::SCHEDULERS;
-use fairlink_core::{Feature, Leniency, SchedulerInfo};
+use fairlink_core::{Feature, Leniency, SchedulerInfo, Sharing};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -196,9 +196,12 @@ pub(crate) fn for_each_file(
     mut one: impl FnMut(&'static SchedulerInfo, &File, &LinkFile, &mut ChaCha8Rng),
 ) {
     let trees: u64 = setting("FAIRLINK_TREES").map_or(trees, |trees| trees.parse().unwrap());
-    let first: u64 = setting("FAIRLINK_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let first: u64 = setting("FAIRLINK_SEED").map_or(1000, |seed| seed.parse().unwrap());
     let only = setting("FAIRLINK_SCHEDULER");
     for info in SCHEDULERS.iter().filter(|info| only.as_ref().is_none_or(|only| info.name == only)) {
+        // Rates of these come from runs.
+        let runs = matches!(info.sharing, Sharing::Allotted | Sharing::ByPackets(_));
+        let trees = if runs { trees.div_ceil(6) } else { trees };
         let mut sound = 0;
         for seed in first..first + trees {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);

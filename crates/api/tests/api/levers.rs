@@ -17,7 +17,7 @@ const CLOSE_BPS: f64 = 20.0;
 fn every_gain_is_that_of_the_changed_file_or_demand() {
     let mut compared: BTreeMap<String, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for_each_file(4, |info, file, _, rng| {
+    for_each_file(18, |info, file, _, rng| {
         let mut demand = Demand::default();
         for leaf in file.leaves() {
             match rng.random_range(0..6) {

@@ -12,7 +12,7 @@ use crate::files::{Demand, LINK_BPS, for_each_file};
 fn the_most_of_a_class_is_the_ideal_of_the_class_alone() {
     let nothing = SourceText::new("old.toml", format!("[link]\nrate = '{LINK_BPS}bit'\n[[class]]\nname = 'gone'\n"));
     let (mut compared, mut refused, mut wrong) = (0, 0, Vec::new());
-    for_each_file(4, |_, file, link, _| {
+    for_each_file(18, |_, file, link, _| {
         let mut most = Most::new(link.info(), &link.tree).unwrap();
         let printed = diff(&nothing, &SourceText::new("new.toml", file.text())).unwrap().0.content;
         for class in 0..file.classes.len() {
