@@ -857,8 +857,8 @@ class ClassDiff(View):
         delay_bound_s: Bound on the delay of a packet, if the scheduler promises one, for the traffic of the
             bounds.
         keys: Keys of `[[class]]`.
-        most_bps: The most that it can get: the smallest ceiling or upper limit of the class and of those above
-            it, or the link's rate.
+        most_bps: The most that it can get, rounded down: its rate while its leaves are greedy and all others are
+            idle. Absent if the rule of the scheduler gives no rates then.
         share_all_busy_bps: Share when all leaves have traffic.
     """
 
@@ -948,7 +948,7 @@ class Improvement(View):
         change: `link`, `guarantee`, `weight`, `asks_less`, `no_limit` or `asks_more`.
         class_: The changed class; `link` for the link.
         gain_bps: Rate that the explained class gains, in bit/s.
-        fits: True if the classes above have so much left.
+        fits: False if siblings give up guarantees for it, because the class above has no room.
         from_bps: Rate before, in bit/s. `None` for no limit, and for unlimited demand of leaves.
         from_weight: Weight before.
         gain_per_bps: Of a small change; `None` if there is none.

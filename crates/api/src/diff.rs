@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use fairlink_config::units::show_size;
 use fairlink_config::{LinkFile, Problem, ReadOptions, Source};
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, Rate};
+use fairlink_core::{ClassConfig, ClassId};
 use fairlink_report::{Content, Document};
 use fairlink_schema::keys::{CLASS, ClassKey, LINK, OVERHEADS, Value, difference};
+use fairlink_theory::ideal::Most;
 use fairlink_theory::latency::DelayBound;
 use fairlink_theory::promises::{PromiseError, promised};
 use schemars::JsonSchema;
@@ -83,8 +84,8 @@ pub struct ClassDiff {
     /// Bound on the delay of a packet, if the scheduler promises one, for the traffic of the bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_bound_s: Option<ValueDiff<f64>>,
-    /// The most that it can get: the smallest ceiling or upper limit of the class and of those above it, or the link's
-    /// rate.
+    /// The most that it can get, rounded down: its rate while its leaves are greedy and all others are idle. Absent if
+    /// the rule of the scheduler gives no rates then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_bps: Option<ValueDiff<u64>>,
 }
@@ -181,7 +182,7 @@ struct Outcome {
     /// By class id; empty if it is not computed for this scheduler.
     shares: Vec<u64>,
     delays: Vec<Option<f64>>,
-    most: Vec<Rate>,
+    most: Vec<Option<u64>>,
 }
 
 impl Outcome {
@@ -192,21 +193,10 @@ impl Outcome {
         let shares = ideal.map_or_else(|_| Vec::new(), |ideal| all().map(|class| ideal.floor_bps(class)).collect());
         let promised = promised(link.info(), tree)?;
         let delays = promised.delays.iter().map(|bound| bound.as_ref().map(DelayBound::seconds_in_floats)).collect();
-        Ok(Self { shares, delays, most: most(tree) })
+        let mut most = Most::new(link.info(), tree).ok();
+        let most = all().map(|class| most.as_mut()?.of(class).ok()).collect();
+        Ok(Self { shares, delays, most })
     }
-}
-
-/// By class id: the most that a class can get.
-fn most(tree: &Hierarchy) -> Vec<Rate> {
-    let mut most = vec![tree.link().rate; tree.len()];
-    // Parents come before their children.
-    for class in tree.classes() {
-        let config = tree.config(class);
-        let curve = config.upper_limit.and_then(|curve| curve.m1.max(curve.m2));
-        let above = most[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
-        most[class.index()] = [config.ceiling, curve].into_iter().flatten().fold(above, Rate::min);
-    }
-    most
 }
 
 type Side<'a> = (&'a LinkFile, &'a Outcome, Option<ClassId>);
@@ -217,7 +207,7 @@ fn class_diff(old: Side<'_>, new: Side<'_>) -> Option<ClassDiff> {
     let keys = class_keys((old.0, old.2), (new.0, new.2));
     let share = |(_, outcome, class): Side<'_>| outcome.shares.get(class?.index()).copied();
     let delay = |(_, outcome, class): Side<'_>| *outcome.delays.get(class?.index())?;
-    let most = |(_, outcome, class): Side<'_>| Some(outcome.most[class?.index()].bps());
+    let most = |(_, outcome, class): Side<'_>| outcome.most[class?.index()];
     let diff = ClassDiff {
         name: name(new).or_else(|| name(old))?,
         change: match (old.2, new.2) {

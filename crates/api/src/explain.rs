@@ -155,11 +155,8 @@ pub fn explain_link(
     let step = step.map_or(link.tree.link().rate.bps() / 10, Rate::bps).max(1);
     let mut notes = ideal.notes(link.info());
     found.changes = match changes::Entry::for_class(link, demand, id, step) {
-        Err(NoChanges::NotComputed(_)) => {
-            notes.push(
-                "changes are not computed: rates from a simulation run are too coarse to show the effect of a change"
-                    .to_owned(),
-            );
+        Err(NoChanges::NotComputed(why)) => {
+            notes.push(format!("changes are {why}"));
             None
         }
         other => Some(other.map_err(Refused::failed)?),

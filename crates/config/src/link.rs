@@ -21,6 +21,7 @@ use fairlink_core::{
 };
 use fairlink_schema::keys::LinkKey;
 pub use fairlink_schema::keys::{MAX_MEMORY, MAX_OVERHEAD};
+use fairlink_theory::ideal::highest;
 use miette::Severity;
 
 use crate::class::{self, LinkFacts, Place, RawClasses, default_limits};
@@ -32,7 +33,7 @@ use crate::matching::{Budget, Classifier, FrameKey, Match, Reach, Witness};
 use crate::names::Names;
 use crate::problem::{Log, Problem, ProblemKind, Problems, Source, SourceText, Span};
 use crate::reader::{Table, Value, closest};
-use crate::tree::{self, Built, own_limit};
+use crate::tree::{self, Built};
 use crate::units::{show_bps, show_rate, show_size, show_time};
 
 use commands::{TcLink, TcOptions};
@@ -291,6 +292,10 @@ impl LinkFile {
         for (class, &id) in classes.all.iter().zip(&ids) {
             places[id.index()] = class.name_at;
             default_queues[id.index()] = class.default_queue;
+        }
+        let queues = queues_of(info, &tree, link, &default_queues);
+        let tree = tree.with_queues(&queues).expect("default queues are not empty");
+        for (class, &id) in classes.all.iter().zip(&ids) {
             check_buffer(id, class.name_at, &tree, log);
             check_push_out(id, class.name_at, &tree, log);
         }
@@ -359,17 +364,7 @@ impl LinkFile {
     #[must_use]
     pub fn default_queues(&self, tree: &Hierarchy) -> Vec<Option<QueueLimits>> {
         let link = LinkConfig { max_packet: self.longest_frame(), ..tree.link() };
-        let mut most = vec![link.rate; tree.len()];
-        let mut limits = vec![None; tree.len()];
-        // Parents come before their children.
-        for class in tree.classes() {
-            let above = most[tree.parent(class).unwrap_or(ClassId::ROOT).index()];
-            most[class.index()] = above.min(own_limit(tree.config(class)));
-            if tree.is_leaf(class) && self.has_default_queue(class) {
-                limits[class.index()] = Some(default_limits(most[class.index()], &link, tree.leaves().len()));
-            }
-        }
-        limits
+        queues_of(self.info(), tree, link, &self.default_queues)
     }
 
     /// Longest frame in accounted bytes.
@@ -900,6 +895,18 @@ fn check_push_out(id: ClassId, name_at: Place, tree: &Hierarchy, log: &mut Log) 
         let help = "remove one of the two";
         log.error(name_at.span(), ProblemKind::Misplaced { key: "queue", why, help });
     }
+}
+
+/// Returns the limits of the queues of `tree` whose class has `default` set, by class id.
+fn queues_of(info: &SchedulerInfo, tree: &Hierarchy, link: LinkConfig, default: &[bool]) -> Vec<Option<QueueLimits>> {
+    if !tree.leaves().iter().any(|leaf| default[leaf.index()]) {
+        return vec![None; tree.len()];
+    }
+    let limits = |(class, most): (ClassId, Rate)| {
+        let is_default = tree.is_leaf(class) && default[class.index()];
+        is_default.then(|| default_limits(most, &link, tree.leaves().len()))
+    };
+    (0..).map(ClassId).zip(highest(info, tree)).map(limits).collect()
 }
 
 /// A leaf's buffer should hold a packet of the longest length.

@@ -1,8 +1,8 @@
 //! Builds a [`Hierarchy`] of classes in any order. Its ids follow file order with parents before children.
 
-use fairlink_core::{ClassConfig, ClassId, Hierarchy, HierarchyError, LinkConfig, Rate};
+use fairlink_core::{ClassId, Hierarchy, HierarchyError, LinkConfig};
 
-use crate::class::{RawClasses, default_limits};
+use crate::class::RawClasses;
 use crate::names::{LINK, Names};
 use crate::problem::{Log, ProblemKind, Span};
 use crate::reader::closest;
@@ -24,11 +24,6 @@ pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span,
     let order = parents_first(classes, &parents, log)?;
     let mut builder = Hierarchy::builder(link);
     let mut ids = vec![ClassId::ROOT; classes.all.len()];
-    let mut inner = vec![false; classes.all.len()];
-    parents.iter().filter(|&&parent| parent != NO_PARENT).for_each(|&parent| inner[parent as usize] = true);
-    let leaves = inner.iter().filter(|&&inner| !inner).count();
-    // By id: the most that a class can get.
-    let mut most = vec![link.rate; classes.all.len() + 1];
     for (place, &index) in order.iter().enumerate() {
         let id = ClassId(place as u32 + 1);
         ids[index as usize] = id;
@@ -36,12 +31,7 @@ pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span,
             NO_PARENT => ClassId::ROOT,
             parent => ids[parent as usize],
         };
-        let raw = &mut classes.all[index as usize];
-        most[id.index()] = most[parent.index()].min(own_limit(&raw.config));
-        if raw.default_queue {
-            raw.config.limits = default_limits(most[id.index()], &link, leaves);
-        }
-        if let Err(error) = builder.add(parent, raw.config) {
+        if let Err(error) = builder.add(parent, classes.all[index as usize].config) {
             explain(error, classes, &order, Some(id), link_span, log);
             return None;
         }
@@ -65,12 +55,6 @@ pub(crate) fn build(classes: &mut RawClasses, link: LinkConfig, link_span: Span,
             None
         }
     }
-}
-
-/// The ceiling of a class, or the steeper slope of its upper limit.
-pub(crate) fn own_limit(config: &ClassConfig) -> Rate {
-    let curve = config.upper_limit.and_then(|curve| curve.m1.max(curve.m2));
-    config.ceiling.into_iter().chain(curve).min().unwrap_or(Rate::MAX)
 }
 
 /// Reports duplicate names, unknown parents and cycles only.

@@ -44,10 +44,6 @@ impl Allotted {
         &self.limits
     }
 
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
-    }
-
     /// Returns the rate of each class for `demand` in bit/s, by class id, the root first; `None` if it depends on
     /// errors of estimators.
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {

@@ -6,20 +6,26 @@
 //! the changes that are tried. Changes among a sibling's descendants have no effect unless they change the sibling's
 //! request.
 //!
+//! Each change is made in the tree or in the demand, and solved anew; no change stands for another. A class with
+//! children asks for less if all its leaves do: together for the new rate, each in proportion to what it gets. A
+//! guarantee for which the class above has no room is taken from the siblings' guarantees, in proportion to these and
+//! to those below them, and from them at most half.
+//!
 //! A gain is the rate after the change minus the current rate. The gain per bit/s is that of the smallest change, 1
 //! bit/s: gains are linear until a class becomes satisfied or ceases to be. If rates are not exact, it is that of a
-//! change of a millionth of the link's rate, and gains of less than 10^-8 of it count as none.
+//! change of a millionth of the link's rate, and gains of less than 10^-8 of it count as none. A rate that only a run of
+//! the scheduler gives is too coarse for a gain, so that such a change is left out.
 //!
-//! Cost: two allocations for each change.
+//! Cost: two allocations for each change, and a run of the scheduler for a change where one has to confirm the formula.
 
-use fairlink_core::{ClassId, Hierarchy, HierarchyError, Rate, SchedulerInfo, Share, Sharing};
+use fairlink_core::{ClassId, Hierarchy, Rate, SchedulerInfo, Share, Sharing};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, ToPrimitive, Zero};
 
 use crate::explain::UnknownClass;
 use crate::ideal::{Ideal, NotComputed, Rule, Traffic};
-use crate::limits::{LimitKind, Limits};
+use crate::limits::LimitKind;
 use crate::request::{Demand, Request};
 use crate::variant::variant;
 
@@ -55,8 +61,7 @@ pub struct Change {
     pub gain: BigRational,
     /// Gain for each bit/s of a small change, or for each unit of a changed weight; `None` if there is no such change.
     pub per_bps: Option<BigRational>,
-    /// True if the file would still be sound: a guarantee may be more than the one above it has left. Then siblings have to give up as
-    /// much.
+    /// False if siblings give up guarantees for it, because the class above has no room.
     pub fits: bool,
 }
 
@@ -87,6 +92,10 @@ pub enum NoChanges {
 const WORK: usize = 1_000_000;
 /// Maximum number of siblings tried in a small tree.
 const MOST_SIBLINGS: usize = 256;
+/// The same if a run of the scheduler has to confirm each formula.
+const MOST_RUN: usize = 16;
+/// Reason for no changes if no formula gives the rates.
+const TOO_COARSE: &str = "rates from a simulation run are too coarse to show the effect of a change";
 
 impl Changes {
     /// Returns the changes for `class` under `demand` by the rule of the scheduler `info`. Each is of `step` bit/s
@@ -107,9 +116,12 @@ impl Changes {
         if class.index() >= tree.len() {
             return Err(UnknownClass { class, classes: tree.len() }.into());
         }
-        let rule = Rule::for_scheduler(info, tree, Traffic::unknown())?.by_formula_only();
+        let rule = Rule::for_scheduler(info, tree, Traffic::unknown())?;
         let now = rule.solve(demand)?;
-        let search = Search { info, tree, demand, class, limits: rule.limits(), rate: now.rate(class), now, rule };
+        if now.run_because().is_some() {
+            return Err(NotComputed(TOO_COARSE.to_owned()).into());
+        }
+        let search = Search { info, tree, demand, class, rate: now.rate(class), now, rule };
         let path: Vec<ClassId> = search.path();
         let mut all = vec![search.asks_more(), search.link(step)];
         for &at in &path {
@@ -123,7 +135,8 @@ impl Changes {
         let mut siblings: Vec<(u64, ClassId)> =
             siblings.map(|sibling| (search.now.floor_bps(sibling), sibling)).filter(|&(bps, _)| bps > 0).collect();
         siblings.sort_by_key(|&(bps, sibling)| (std::cmp::Reverse(bps), sibling));
-        let most = (WORK / tree.len()).clamp(2, MOST_SIBLINGS);
+        let most = if search.rule.runs() { MOST_RUN } else { MOST_SIBLINGS };
+        let most = (WORK / tree.len()).clamp(2, most);
         let untried = siblings.len().saturating_sub(most);
         all.extend(siblings.iter().take(most).map(|&(_, sibling)| search.asks_less(sibling, step)));
         let mut changes = Self { untried, ..Self::default() };
@@ -146,10 +159,18 @@ struct Search<'a> {
     demand: &'a Demand,
     class: ClassId,
     rule: Rule<'a>,
-    limits: Limits,
     now: Ideal,
     /// Current rate of the class.
     rate: BigRational,
+}
+
+/// The size of a change.
+#[derive(Clone, Copy, PartialEq)]
+enum Size {
+    /// A printed one, of which a run of the scheduler confirms the rates where that is necessary.
+    Whole,
+    /// The smallest, for which runs are too coarse.
+    Least,
 }
 
 impl Search<'_> {
@@ -159,21 +180,18 @@ impl Search<'_> {
         up.filter(|&class| class != ClassId::ROOT).collect()
     }
 
-    /// Returns the gain of the class by `rule` for `demand`; `None` if it is unknown.
-    fn gain(&self, rule: &Rule<'_>, demand: &Demand) -> Option<BigRational> {
-        let gain = rule.solve(demand).ok()?.rate(self.class) - &self.rate;
+    /// Returns the gain of the class by `rule` for `demand`; `None` if no formula has it.
+    fn gain(&self, rule: Rule<'_>, demand: &Demand, size: Size) -> Option<BigRational> {
+        let rule = if size == Size::Least { rule.by_formula_only() } else { rule };
+        let changed = rule.solve(demand).ok().filter(|ideal| ideal.run_because().is_none())?;
+        let gain = changed.rate(self.class) - &self.rate;
         let noise = BigRational::new(self.tree.link().rate.bps().into(), 100_000_000.into());
         Some(if !self.now.is_exact() && gain.abs() < noise { BigRational::zero() } else { gain })
     }
 
     /// The gain in another tree.
-    fn gain_in(&self, tree: &Hierarchy, limits: Option<Limits>) -> Option<BigRational> {
-        let rule = Rule::for_scheduler(self.info, tree, Traffic::unknown()).ok()?.by_formula_only();
-        let rule = match limits {
-            Some(limits) => rule.within(limits),
-            None => rule,
-        };
-        self.gain(&rule, self.demand)
+    fn gain_in(&self, tree: &Hierarchy, size: Size) -> Option<BigRational> {
+        self.gain(Rule::for_scheduler(self.info, tree, Traffic::unknown()).ok()?, self.demand, size)
     }
 
     /// Smallest change with a measurable gain, in bit/s.
@@ -182,17 +200,14 @@ impl Search<'_> {
     }
 
     /// Returns the gain for each bit/s of the smallest change.
-    fn slope(&self, gain: impl Fn(u64) -> Option<BigRational>) -> Option<BigRational> {
+    fn slope(&self, gain: impl Fn(u64, Size) -> Option<BigRational>) -> Option<BigRational> {
         let least = self.least();
-        Some(gain(least)? / BigInt::from(least))
+        Some(gain(least, Size::Least)? / BigInt::from(least))
     }
 
     fn asks_more(&self) -> Option<Change> {
         let mut demand = self.demand.clone();
-        let below = |leaf: ClassId| {
-            std::iter::successors(Some(leaf), |&class| self.tree.parent(class)).any(|class| class == self.class)
-        };
-        for &leaf in self.tree.leaves().iter().filter(|&&leaf| below(leaf)) {
+        for leaf in self.leaves_below(self.class) {
             // A leaf of this tree.
             let _ = demand.set(self.tree, leaf, Request::Unlimited);
         }
@@ -200,19 +215,19 @@ impl Search<'_> {
             Some(Request::Rate(rate)) => Some(rate),
             _ => None,
         };
-        let gain = self.gain(&self.rule, &demand)?;
+        let gain = self.gain(self.rule.clone(), &demand, Size::Whole)?;
         Some(Change { lever: Lever::AsksMore, class: self.class, from, to: None, gain, per_bps: None, fits: true })
     }
 
     fn link(&self, step: u64) -> Option<Change> {
         let from = self.tree.link().rate.bps();
-        let faster = |step: u64| {
+        let faster = |step: u64, size: Size| {
             let mut link = self.tree.link();
             link.rate = Rate::from_bps(from.checked_add(step)?).ok()?;
             let tree = variant(self.tree, link, |_, _| ()).ok()?;
-            self.gain_in(&tree, None)
+            self.gain_in(&tree, size)
         };
-        let (gain, per_bps) = (faster(step)?, self.slope(faster));
+        let (gain, per_bps) = (faster(step, Size::Whole)?, self.slope(faster));
         let to = Some(from + step);
         Some(Change { lever: Lever::Link, class: ClassId::ROOT, from: Some(from), to, gain, per_bps, fits: true })
     }
@@ -220,49 +235,101 @@ impl Search<'_> {
     /// Makes a larger guarantee or weight of `at`.
     fn share(&self, at: ClassId, step: u64) -> Option<Change> {
         let from = self.tree.weight(at);
-        let is_guarantee = matches!(self.tree.config(at).share, Some(Share::Guarantee(_)));
-        let step = if is_guarantee { step } else { (from / 10).max(1) };
-        let to = from.checked_add(step)?;
-        let (gain, fits) = self.with_share(at, to)?;
+        if !matches!(self.tree.config(at).share, Some(Share::Guarantee(_))) {
+            let to = from.checked_add((from / 10).max(1))?;
+            let gain = self.with_weight(at, to)?;
+            // A weight changes by whole units: the gain of one more.
+            let per_bps = from.checked_add(1).and_then(|more| self.with_weight(at, more));
+            let lever = Lever::Weight;
+            return Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits: true });
+        }
+        let room = self.room(at);
+        let siblings: u64 = self.siblings(at).map(|sibling| self.tree.weight(sibling)).sum();
+        let to = from.checked_add(step.min(room.saturating_add(siblings / 2))).filter(|&to| to > from)?;
+        let gain = self.with_guarantee(at, to, Size::Whole)?;
         // Guarantees become whole packets a round, which a bit/s more changes by a jump or not at all.
         let jumps = matches!(self.info.sharing, Sharing::LeavesByPackets(_));
-        let (lever, per_bps) = match is_guarantee {
-            true if jumps => (Lever::Guarantee, None),
-            true => (Lever::Guarantee, self.slope(|more| Some(self.with_share(at, from + more)?.0))),
-            // A weight changes by whole units: the gain of one more.
-            false => (Lever::Weight, self.with_share(at, from.checked_add(1)?).map(|(gain, _)| gain)),
-        };
+        let slope = || self.slope(|more, size| self.with_guarantee(at, from.checked_add(more)?, size));
+        let per_bps = if jumps { None } else { slope() };
+        let (lever, fits) = (Lever::Guarantee, to - from <= room);
         Some(Change { lever, class: at, from: Some(from), to: Some(to), gain, per_bps, fits })
     }
 
-    /// Returns the gain if `at` has this guarantee or weight, and true if there is room for it.
-    fn with_share(&self, at: ClassId, value: u64) -> Option<(BigRational, bool)> {
-        let guarantee =
-            Rate::from_bps(value).ok().filter(|_| matches!(self.tree.config(at).share, Some(Share::Guarantee(_))));
-        if let Some(rate) = guarantee {
-            let with = variant(self.tree, self.tree.link(), |class, config| {
-                if class == at {
-                    config.share = Some(Share::Guarantee(rate));
-                }
-            });
-            match with {
-                Ok(tree) => return Some((self.gain_in(&tree, None)?, true)),
-                Err(HierarchyError::GuaranteesExceedParent { .. }) => {}
-                Err(_) => return None,
+    fn siblings(&self, at: ClassId) -> impl Iterator<Item = ClassId> + '_ {
+        let parent = self.tree.parent(at).unwrap_or(ClassId::ROOT);
+        self.tree.children(parent).iter().copied().filter(move |&sibling| sibling != at)
+    }
+
+    /// Returns what the class above `at` has left of its guarantee, in bit/s.
+    fn room(&self, at: ClassId) -> u64 {
+        let parent = self.tree.parent(at).unwrap_or(ClassId::ROOT);
+        match self.tree.config(parent).share {
+            Some(Share::Guarantee(has)) => has.bps().saturating_sub(self.tree.children_weight(parent)),
+            _ => u64::MAX,
+        }
+    }
+
+    /// Returns the gain if `at` has this guarantee.
+    fn with_guarantee(&self, at: ClassId, to: u64, size: Size) -> Option<BigRational> {
+        let mut guarantees: Vec<u64> =
+            (0..self.tree.len()).map(|index| self.tree.weight(ClassId(index as u32))).collect();
+        let lacks = (to - guarantees[at.index()]).saturating_sub(self.room(at));
+        guarantees[at.index()] = to;
+        if lacks > 0 {
+            self.take(at, lacks, &mut guarantees)?;
+        }
+        let tree = variant(self.tree, self.tree.link(), |class, config| {
+            if let (Some(Share::Guarantee(_)), Ok(rate)) = (config.share, Rate::from_bps(guarantees[class.index()])) {
+                config.share = Some(Share::Guarantee(rate));
+            }
+        });
+        self.gain_in(&tree.ok()?, size)
+    }
+
+    /// Takes `lacks` bit/s from the guarantees of the siblings of `at`, by class id, in proportion; from those below
+    /// them the same part.
+    fn take(&self, at: ClassId, lacks: u64, guarantees: &mut [u64]) -> Option<()> {
+        let all: u64 = self.siblings(at).map(|sibling| self.tree.weight(sibling)).sum();
+        let keep = all.checked_sub(lacks)?;
+        let part = |bps: u64| (u128::from(bps) * u128::from(keep) / u128::from(all.max(1))) as u64;
+        // Less than a bit/s for each sibling is lost in rounding.
+        let mut lost = keep - self.siblings(at).map(|sibling| part(self.tree.weight(sibling))).sum::<u64>();
+        let mut below: Vec<ClassId> = self.siblings(at).collect();
+        for sibling in &below {
+            guarantees[sibling.index()] = part(self.tree.weight(*sibling)) + u64::from(lost > 0);
+            lost = lost.saturating_sub(1);
+        }
+        while let Some(class) = below.pop() {
+            for &child in self.tree.children(class) {
+                guarantees[child.index()] = part(self.tree.weight(child));
+                below.push(child);
             }
         }
-        // As weights, with any sum. Unborrowed rates follow from guarantees, so that limits stay.
+        Some(())
+    }
+
+    /// Returns the gain if `at` has this weight.
+    fn with_weight(&self, at: ClassId, value: u64) -> Option<BigRational> {
         let parent = self.tree.parent(at);
+        // Siblings without shares get equal ones. Beside curves a weight would be a curve of its own.
+        let bare = |class: ClassId| self.tree.config(class).share.is_none();
+        let curves = |class: ClassId| {
+            let config = self.tree.config(class);
+            config.link_share.is_some() || config.real_time.is_some()
+        };
+        if bare(at) && (curves(at) || self.siblings(at).any(curves)) {
+            return None;
+        }
         let tree = variant(self.tree, self.tree.link(), |class, config| {
             if self.tree.parent(class) == parent {
                 config.share = Some(Share::Weight(if class == at { value } else { self.tree.weight(class) }));
             }
         });
-        Some((self.gain_in(&tree.ok()?, Some(self.limits.clone()))?, guarantee.is_none()))
+        self.gain_in(&tree.ok()?, Size::Whole)
     }
 
     fn lift(&self, at: ClassId) -> Option<Change> {
-        let limit = self.limits.get(at)?;
+        let limit = self.rule.limits().get(at)?;
         let tree = variant(self.tree, self.tree.link(), |class, config| {
             if class == at {
                 match limit.kind {
@@ -275,7 +342,7 @@ impl Search<'_> {
             }
         });
         let tree = tree.ok()?;
-        let gain = self.gain_in(&tree, None)?;
+        let gain = self.gain_in(&tree, Size::Whole)?;
         let lever = Lever::Lift(limit.kind);
         Some(Change { lever, class: at, from: Some(limit.bps), to: None, gain, per_bps: None, fits: true })
     }
@@ -283,12 +350,13 @@ impl Search<'_> {
     fn asks_less(&self, sibling: ClassId, step: u64) -> Option<Change> {
         let gets = self.now.rate(sibling);
         let from = gets.floor().to_integer().to_u64()?;
-        let with = |to: u64| self.gain(&self.rule.lowered(sibling, to)?, self.demand);
+        let with = |to: u64, size: Size| self.gain(self.rule.clone(), &self.asking(sibling, to), size);
         let to = from.saturating_sub(step);
         let slightly = from.checked_sub(self.least())?;
         // Its rate may be fractional.
-        let per_bps = with(slightly).map(|gain| gain / (gets - BigRational::from_integer(slightly.into())));
-        let gain = with(to)?;
+        let per_bps =
+            with(slightly, Size::Least).map(|gain| gain / (gets - BigRational::from_integer(slightly.into())));
+        let gain = with(to, Size::Whole)?;
         Some(Change {
             lever: Lever::AsksLess,
             class: sibling,
@@ -298,6 +366,32 @@ impl Search<'_> {
             per_bps,
             fits: true,
         })
+    }
+
+    /// Returns the demand in which the leaves below `sibling` ask together for `to` bit/s, no more than they get, each
+    /// in proportion to what it gets.
+    fn asking(&self, sibling: ClassId, to: u64) -> Demand {
+        let leaves: Vec<ClassId> = self.leaves_below(sibling).collect();
+        let gets: Vec<BigRational> = leaves.iter().map(|&leaf| self.now.rate(leaf)).collect();
+        let all: BigRational = gets.iter().sum();
+        let part = |gets: &BigRational| (gets * BigInt::from(to) / &all).floor().to_integer().to_u64().unwrap_or(0);
+        let mut asked: Vec<u64> = gets.iter().map(part).collect();
+        // Less than a bit/s for each leaf is lost in rounding.
+        let lost = to.saturating_sub(asked.iter().sum()) as usize;
+        let some = asked.iter_mut().zip(&gets).filter(|(_, gets)| gets.is_positive());
+        some.take(lost).for_each(|(asked, _)| *asked += 1);
+        let mut demand = self.demand.clone();
+        for (&leaf, asked) in leaves.iter().zip(asked) {
+            // A leaf of this tree.
+            let _ = demand.set(self.tree, leaf, Request::Rate(asked));
+        }
+        demand
+    }
+
+    fn leaves_below(&self, class: ClassId) -> impl Iterator<Item = ClassId> + '_ {
+        let below =
+            move |leaf: ClassId| std::iter::successors(Some(leaf), |&at| self.tree.parent(at)).any(|at| at == class);
+        self.tree.leaves().iter().copied().filter(move |&leaf| below(leaf))
     }
 }
 

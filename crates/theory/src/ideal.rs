@@ -53,6 +53,10 @@ use crate::request::{Demand, Request};
 use crate::terms::Terms;
 use crate::visits::{self, RARE, Visited};
 
+pub use most::{Most, highest};
+
+mod most;
+
 /// Packets that a source that always has another may send at once.
 const AHEAD: f64 = 16.0;
 /// Reason for missing rates if lengths of packets decide.
@@ -225,39 +229,17 @@ impl<'a> Rule<'a> {
         }
     }
 
+    /// Returns true if the scheduler may be run, to find rates or to confirm those of a formula.
+    pub(crate) fn runs(&self) -> bool {
+        self.own.to_play.is_some()
+    }
+
     /// Disables runs: only rates from formulas remain. Rates from a run are known to about 1 %, which is too coarse for
     /// differences.
     #[must_use]
     pub fn by_formula_only(mut self) -> Self {
         self.own.to_mut().to_play = None;
         self
-    }
-
-    /// Replaces the limits, if the rule has any.
-    ///
-    /// # Panics
-    /// When the limits were made for a tree of another size.
-    #[must_use]
-    pub fn within(mut self, limits: Limits) -> Self {
-        limits.assert_for(self.tree.len());
-        // The scheduler itself keeps to those of the tree.
-        let own = self.own.to_mut();
-        own.to_play = None;
-        match &mut own.kind {
-            Kind::Shares(terms) => terms.set_limits(limits),
-            Kind::Lenders(lenders) => lenders.set_limits(limits),
-            Kind::Allotted(allotted) => allotted.set_limits(limits),
-            _ => {}
-        }
-        self
-    }
-
-    /// Returns the rule with the additional limit of `bps` for `class`; `None` if the rule has no limits.
-    #[must_use]
-    pub fn lowered(&self, class: ClassId, bps: u64) -> Option<Self> {
-        let knows = matches!(self.own.kind, Kind::Shares(_) | Kind::Lenders(_) | Kind::Allotted(_));
-        let limit = Limit { bps, kind: LimitKind::Ceiling };
-        knows.then(|| self.clone().within(self.limits().lowered(class, limit)))
     }
 
     /// Returns the terms with classes of a small explicit `ceiling_burst` limited to their reachable rate.

@@ -67,10 +67,6 @@ impl Lenders {
         &self.limits
     }
 
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
-    }
-
     /// Computes the rate of each class for `demand` in bit/s, by class id, the root first; `None` if it depends on more
     /// than rates.
     pub(crate) fn rates(&self, tree: &Hierarchy, demand: &Demand) -> Option<Vec<f64>> {
@@ -94,23 +90,33 @@ impl Lenders {
         let borrows =
             |leaf: ClassId| first.rates[leaf.index()] > self.plan.assured[leaf.index()].bps() as f64 * (1.0 + SAME);
         let late = |leaf: ClassId| first.path(leaf).any(at_limit) && first.path(leaf).any(|class| lent[class.index()]);
-        if tree.leaves().iter().any(|&leaf| borrows(leaf) && late(leaf)) {
+        let asking = || tree.leaves().iter().filter(|&&leaf| demand.bps(leaf) > 0.0);
+        // Nothing is taken from a leaf that is alone.
+        if asking().nth(1).is_some() && tree.leaves().iter().any(|&leaf| borrows(leaf) && late(leaf)) {
             return None;
         }
         let shallow = |leaf: ClassId, class: ClassId| {
-            let (rate, quantum) = (first.rates[class.index()], self.plan.quanta[leaf.index()]);
-            self.limits.get(class).is_some_and(|limit| rate >= NEAR * limit.bps as f64)
-                && quantum > self.depths[class.index()]
+            let rate = first.rates[class.index()];
+            self.limits.get(class).is_some_and(|limit| rate >= NEAR * limit.bps as f64) && self.is_shallow(class, leaf)
         };
         let short = |class: ClassId| {
             let (rate, assured) = (first.rates[class.index()], self.plan.assured[class.index()]);
             self.short[class.index()] && rate >= NEAR * assured.bps() as f64
         };
         let interrupted = |&&leaf: &&ClassId| first.path(leaf).any(|class| shallow(leaf, class) || short(class));
-        if tree.leaves().iter().filter(|&&leaf| demand.bps(leaf) > 0.0).any(|leaf| interrupted(&leaf)) {
+        if asking().any(|leaf| interrupted(&leaf)) {
             return None;
         }
         Some(first.rates)
+    }
+
+    /// Returns true if the bucket of `class` may end turns of `leaf` below it early.
+    pub(crate) fn may_interrupt(&self, class: ClassId, leaf: ClassId) -> bool {
+        self.short[class.index()] || self.limits.get(class).is_some() && self.is_shallow(class, leaf)
+    }
+
+    fn is_shallow(&self, class: ClassId, leaf: ClassId) -> bool {
+        self.plan.quanta[leaf.index()] > self.depths[class.index()]
     }
 }
 

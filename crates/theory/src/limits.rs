@@ -144,6 +144,11 @@ impl Limits {
         self
     }
 
+    /// Returns true if no class has a limit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.limits.iter().all(Option::is_none)
+    }
+
     /// Returns true if there is an isolated class.
     pub(crate) fn keeps(&self) -> bool {
         !self.kept.is_empty()

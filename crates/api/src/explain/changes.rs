@@ -45,7 +45,7 @@ pub(crate) struct One {
     weights: Option<Weights>,
     /// Rate that the explained class gains, in bit/s.
     gain_bps: f64,
-    /// True if the classes above have so much left.
+    /// False if siblings give up guarantees for it, because the class above has no room.
     fits: bool,
     #[serde(skip)]
     text: String,
@@ -106,7 +106,7 @@ impl Entry {
                 }
                 _ => String::new(),
             };
-            let fits = if one.fits { "" } else { "; exceeds the parent unless siblings give up as much" };
+            let fits = if one.fits { "" } else { "; siblings give up as much" };
             let _ = writeln!(text, "  {:width$}  {gain}{per}{fits}", one.text);
         }
         if self.helpful.len() > SHOWN {

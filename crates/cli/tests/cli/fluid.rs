@@ -156,8 +156,9 @@ fn explain_says_what_would_get_a_class_more_and_what_lies_gain() {
     assert_eq!(gain("asks_less", "B"), (50.0, 1.0));
     assert_eq!(gain("asks_less", "C"), (25.0, 0.5));
     assert_eq!(gain("link", "link"), (25.0, 0.5));
-    // 350 of 650, for which the link has no room.
-    assert!((gain("guarantee", "A").0 - (800.0 * 35.0 / 65.0 - 400.0)).abs() < 0.01, "{json}");
+    // The link has no room for 350: B gives up a 14th of 300, and so does C.
+    let b = 300.0 * 13.0 / 14.0;
+    assert!((gain("guarantee", "A").0 - (800.0 * 350.0 / (350.0 + b) - 400.0)).abs() < 0.01, "{json}");
     assert_eq!(json["changes"]["useless"][0]["change"], "asks_more");
     assert!(helpful.iter().all(|one| one["from_bps"].is_u64() && one.get("from_weight").is_none()), "{json}");
     // Of 100 Mbit/s a has 1 of 4 parts; with one more unit of weight 2 of 5: 15 more.

@@ -229,3 +229,23 @@ fn a_curve_that_becomes_steeper_and_is_not_flat_at_first_is_refused_with_its_num
         assert_eq!(build(&text.replace("{ m1 = \"2mbit\", d = \"100ms\", m2 = \"5mbit\" }", taken)), None);
     }
 }
+
+#[test]
+fn a_default_queue_holds_100_ms_at_the_most_that_the_scheduler_gives_its_class() {
+    let bytes = |scheduler: &str, keys: &str| {
+        let text = format!("[link]\nrate = '100mbit'\nscheduler = '{scheduler}'\n[[class]]\nname = 'a'\n{keys}\n");
+        let link = LinkFile::parse("l.toml", &text, &ReadOptions::default()).unwrap();
+        let limits = link.tree.config(ClassId(1)).limits;
+        assert_eq!(link.default_queues(&link.tree)[1], Some(limits));
+        limits.bytes
+    };
+    assert_eq!(bytes("hls", "guarantee = '1mbit'"), 1_250_000);
+    assert_eq!(bytes("hls", "ceiling = '20mbit'"), 250_000);
+    assert_eq!(bytes("cbq-formal", "guarantee = '40mbit'\nbounded = true"), 500_000);
+    assert_eq!(
+        bytes("hfsc", "guarantee = '8mbit'\nupper_limit = { m1 = '50mbit', d = '5ms', m2 = '20mbit' }"),
+        250_000
+    );
+    assert_eq!(bytes("hfsc", "guarantee = '8mbit'\nreal_time = { rate = '40mbit' }\nceiling = '20mbit'"), 500_000);
+    assert_eq!(bytes("hfsc", "real_time = { rate = '40mbit' }"), 500_000);
+}

@@ -92,15 +92,18 @@ fn a_satisfied_class_gains_from_asking_for_more_alone() {
 }
 
 #[test]
-fn a_guarantee_beyond_what_is_left_is_counted_and_said_not_to_fit() {
-    // The classes below the link have 900 of 1000; 200 more for A are too much.
+fn a_guarantee_beyond_what_is_left_is_given_up_by_siblings_and_said_not_to_fit() {
+    // The classes below the link have 900 of 1000: for 200 more for A, B and C give up 50 each.
     let tree = figure_1(None);
     let demand = Demand::uniform(&tree, Request::Unlimited);
     let changes = Changes::find(hls(), &tree, &demand, ClassId(1), 200 * MBIT).unwrap();
     let guarantee = changes.helpful.iter().find(|change| change.lever == Lever::Guarantee).unwrap();
     assert!(!guarantee.fits);
-    // A third of 1000 becomes 500 of 1100.
-    assert_eq!(crate::floor_bps(&guarantee.gain), 121_212_121);
+    assert_eq!((guarantee.to, crate::floor_bps(&guarantee.gain)), (Some(500 * MBIT), 166_666_666));
+    // No more than half of theirs, so that A has 300 + 100 + 300.
+    let changes = Changes::find(hls(), &tree, &demand, ClassId(1), 900 * MBIT).unwrap();
+    let guarantee = changes.helpful.iter().find(|change| change.lever == Lever::Guarantee).unwrap();
+    assert_eq!((guarantee.to, crate::floor_bps(&guarantee.gain)), (Some(700 * MBIT), 366_666_666));
     assert_eq!(
         Changes::find(hls(), &tree, &demand, ClassId(9), 1).unwrap_err(),
         UnknownClass { class: ClassId(9), classes: 8 }.into()
