@@ -857,8 +857,8 @@ class ClassDiff(View):
         delay_bound_s: Bound on the delay of a packet, if the scheduler promises one, for the traffic of the
             bounds.
         keys: Keys of `[[class]]`.
-        most_bps: The most that it can get, rounded down: its rate while its leaves are greedy and all others are
-            idle. Absent if the rule of the scheduler gives no rates then.
+        most_bps: The most that it can get, rounded down: its rate while its leaves are greedy and all others
+            are idle. Absent if the rule of the scheduler gives no rates then.
         share_all_busy_bps: Share when all leaves have traffic.
     """
 
