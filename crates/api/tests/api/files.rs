@@ -157,7 +157,7 @@ impl File {
     }
 
     pub(crate) fn read(&self) -> Option<LinkFile> {
-        LinkFile::parse("file.toml", &self.text(), &ReadOptions::default()).ok()
+        LinkFile::parse("file.toml", self.text(), &ReadOptions::default()).ok()
     }
 
     pub(crate) fn fluid(&self, demand: &Demand) -> Fluid {
