@@ -51,7 +51,7 @@ pub enum CampaignError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The part of the file that cannot be read, and the reason.
         why: String,
     },
     /// The directory has another campaign.

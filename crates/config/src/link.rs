@@ -294,7 +294,9 @@ impl LinkFile {
             default_queues[id.index()] = class.default_queue;
         }
         let queues = queues_of(info, &tree, link, &default_queues);
-        let tree = tree.with_queues(&queues).expect("default queues are not empty");
+        let tree = tree
+            .rebuilt(tree.link(), |class, config| config.limits = queues[class.index()].unwrap_or(config.limits))
+            .expect("default queues are not empty, and nothing else changes");
         for (class, &id) in classes.all.iter().zip(&ids) {
             check_buffer(id, class.name_at, &tree, log);
             check_push_out(id, class.name_at, &tree, log);

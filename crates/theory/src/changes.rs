@@ -26,7 +26,7 @@ use num_traits::{Signed, ToPrimitive, Zero};
 use crate::explain::UnknownClass;
 use crate::ideal::{Ideal, NotComputed, Rule, Traffic};
 use crate::limits::LimitKind;
-use crate::request::{Demand, Request};
+use crate::request::{Demand, Request, leaves_below};
 use crate::variant::variant;
 
 /// The parameter that is changed.
@@ -207,7 +207,7 @@ impl Search<'_> {
 
     fn asks_more(&self) -> Option<Change> {
         let mut demand = self.demand.clone();
-        for leaf in self.leaves_below(self.class) {
+        for leaf in leaves_below(self.tree, self.class) {
             // A leaf of this tree.
             let _ = demand.set(self.tree, leaf, Request::Unlimited);
         }
@@ -371,7 +371,7 @@ impl Search<'_> {
     /// Returns the demand in which the leaves below `sibling` ask together for `to` bit/s, no more than they get, each
     /// in proportion to what it gets.
     fn asking(&self, sibling: ClassId, to: u64) -> Demand {
-        let leaves: Vec<ClassId> = self.leaves_below(sibling).collect();
+        let leaves: Vec<ClassId> = leaves_below(self.tree, sibling).collect();
         let gets: Vec<BigRational> = leaves.iter().map(|&leaf| self.now.rate(leaf)).collect();
         let all: BigRational = gets.iter().sum();
         let part = |gets: &BigRational| (gets * BigInt::from(to) / &all).floor().to_integer().to_u64().unwrap_or(0);
@@ -386,12 +386,6 @@ impl Search<'_> {
             let _ = demand.set(self.tree, leaf, Request::Rate(asked));
         }
         demand
-    }
-
-    fn leaves_below(&self, class: ClassId) -> impl Iterator<Item = ClassId> + '_ {
-        let below =
-            move |leaf: ClassId| std::iter::successors(Some(leaf), |&at| self.tree.parent(at)).any(|at| at == class);
-        self.tree.leaves().iter().copied().filter(move |&leaf| below(leaf))
     }
 }
 

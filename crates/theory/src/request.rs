@@ -115,6 +115,12 @@ impl Demand {
     }
 }
 
+/// Returns the leaves at or below `class`, in the order of the tree. Cost: O(leaves x levels).
+pub(crate) fn leaves_below(tree: &Hierarchy, class: ClassId) -> impl Iterator<Item = ClassId> + '_ {
+    let is_below = move |leaf: ClassId| std::iter::successors(Some(leaf), |&at| tree.parent(at)).any(|at| at == class);
+    tree.leaves().iter().copied().filter(move |&leaf| is_below(leaf))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

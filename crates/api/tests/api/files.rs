@@ -168,7 +168,7 @@ impl File {
     }
 }
 
-/// What leaves ask for in bit/s; `None` for as much as possible.
+/// The demand of leaves in bit/s; `None` for as much as possible.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Demand(pub(crate) Vec<(usize, Option<u64>)>);
 

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, QueueLimits, RoundLength, Share, WhenFull};
+use super::class::{ClassConfig, Feature, LinkConfig, MAX_TRANSMIT_QUEUE, RoundLength, Share, WhenFull};
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
 use crate::parts::memory::{bytes_of, filled, pause, slice};
@@ -332,22 +332,6 @@ impl Hierarchy {
             return Err(HierarchyError::MaxPacket { bytes });
         }
         self.link.max_packet = bytes;
-        Ok(self)
-    }
-
-    /// Returns the same tree with these limits of queues, by class id; `None` keeps those of a class.
-    ///
-    /// # Errors
-    /// [`HierarchyError::EmptyQueue`].
-    pub fn with_queues(mut self, limits: &[Option<QueueLimits>]) -> Result<Self, HierarchyError> {
-        for (index, (node, limits)) in self.nodes.iter_mut().zip(limits).enumerate() {
-            pause(index);
-            let Some(limits) = limits else { continue };
-            if limits.packets == 0 || limits.bytes == 0 {
-                return Err(HierarchyError::EmptyQueue { class: ClassId(index as u32) });
-            }
-            node.config.limits = *limits;
-        }
         Ok(self)
     }
 

@@ -11,7 +11,7 @@ use fairlink_core::{ClassId, Hierarchy, Rate, SchedulerInfo};
 
 use super::{Kind, NotComputed, Rule, Traffic};
 use crate::limits::Limits;
-use crate::request::{Demand, Request};
+use crate::request::{Demand, Request, leaves_below};
 
 /// Maximum number of classes in all allocations of one tree.
 const WORK: usize = 10_000_000;
@@ -65,9 +65,8 @@ impl<'a> Most<'a> {
         if self.settled[usize::from(!tree.is_leaf(class))] && !self.rule.may_lose_alone(class) {
             return Ok(self.highest[class.index()]);
         }
-        let below = |leaf: ClassId| std::iter::successors(Some(leaf), |&at| tree.parent(at)).any(|at| at == class);
         let mut demand = Demand::uniform(tree, Request::Rate(0));
-        for &leaf in tree.leaves().iter().filter(|&&leaf| below(leaf)) {
+        for leaf in leaves_below(tree, class) {
             // A leaf of this tree.
             let _ = demand.set(tree, leaf, Request::Unlimited);
         }

@@ -58,7 +58,7 @@ impl Growth {
     }
 }
 
-/// What is known of a leaf.
+/// Service, queue and delay of a leaf so far.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     share: f64,
@@ -73,7 +73,7 @@ struct Seen {
     delay: u64,
 }
 
-/// What a run is made of.
+/// Tree, cores and passes of a run.
 struct Setup {
     tree: Hierarchy,
     config: SharedConfig,
@@ -231,13 +231,13 @@ enum Habit {
     Greedy,
     /// Idle, then what may leave out of turn, then more than it may send, and again.
     Ahead { until: u64, step: u8 },
-    /// So many packets at once, now and then.
+    /// It sends up to `most` packets at once, at random times.
     Bursts { most: u64 },
     /// No more than a burst beyond its guarantee, as early as possible: tokens in bytes, and when they were counted.
     Keeps { tokens: f64, at: u64 },
     /// Greedy and idle in turn.
     Turns { until: u64, is_on: bool },
-    /// What may leave out of turn, as soon as it has left.
+    /// It sends as much as may leave out of turn, whenever its queue is empty.
     Again,
     /// Two small packets at once, as soon as they have left: on and off in turn.
     Pairs,

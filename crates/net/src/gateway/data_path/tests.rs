@@ -42,6 +42,11 @@ struct Bench<I = VirtualLink, O = VirtualLink> {
 
 const LIMIT: u32 = 20;
 
+/// Number of cases of the two property tests that take longest: half of them in a short run.
+fn cases() -> u32 {
+    if std::env::var_os("FAIRLINK_LONG").is_some() { 64 } else { 32 }
+}
+
 fn bench(scheduler: &str, reverse: bool) -> Bench {
     bench_of(scheduler, reverse, ClassConfig::default())
 }

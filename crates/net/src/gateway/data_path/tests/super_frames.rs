@@ -300,7 +300,7 @@ fn a_mark_is_on_every_packet_of_a_piece_and_a_trace_has_each_of_them() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(super::cases()))]
     /// For any scheduler, any arrivals and any length of pieces, with active queues and without, over a change of the
     /// length: all packets are accounted for after every turn, and each class's packets leave in order.
     #[test]

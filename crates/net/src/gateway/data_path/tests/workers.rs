@@ -112,7 +112,7 @@ fn packets_leave_in_the_order_of_one_thread_under_every_scheduler() {
         tested += 1;
         let mut alone = bench(info.name, false);
         let mut hub = Hub::new(3, info.name, false);
-        for step in 0..60u32 {
+        for step in 0..120u32 {
             hub.now = u64::from(step) * 500_000;
             // More than the link carries; of each flow at the same worker.
             for n in 0..2 {
@@ -431,7 +431,7 @@ enum Step {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(super::cases()))]
     #[test]
     fn in_any_order_of_steps_each_packet_is_accounted_for_and_flows_stay_in_order(
         steps in proptest::collection::vec(
