@@ -129,10 +129,10 @@ impl Rule<'_> {
         }
         let mut highest = vec![tree.link().rate.bps(); tree.len()];
         highest[0] = highest[0].min(u64::try_from(claims[0]).unwrap_or(u64::MAX));
-        // Parents come before their children.
+        // Parents come before their children. A claim is at least the floor, and so is each one above it.
         for class in tree.classes() {
             let (index, above) = (class.index(), tree.parent(class).unwrap_or(ClassId::ROOT).index());
-            let most = claims[index].min(highest[above].into()).max(floors[index]);
+            let most = claims[index].min(highest[above].into());
             highest[index] = u64::try_from(most).unwrap_or(u64::MAX);
         }
         highest
