@@ -20,6 +20,7 @@ pub mod real;
 mod report;
 pub mod run;
 mod sds;
+pub mod words;
 
 pub use finding::{Expected, Finding, Row, Table, Unit, Value, Verdict};
 pub use laboratory::{ClaimError, Effort, Lab, Workload};

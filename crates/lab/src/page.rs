@@ -64,6 +64,7 @@ fn said(verdict: Verdict) -> (&'static str, &'static str) {
         Verdict::Agrees => "✓",
         Verdict::Explained => "≈",
         Verdict::WeakerThanText => "<",
+        Verdict::Undecided => "?",
         Verdict::Shown => "·",
         Verdict::Disagrees => "✗",
     };
@@ -83,7 +84,7 @@ fn count(outcomes: &[&Outcome], verdict: Verdict) -> usize {
 #[must_use]
 pub fn tally(outcomes: &[&Outcome]) -> String {
     let mut text = format!("{} of {} agree", count(outcomes, Verdict::Agrees), outcomes.len());
-    for verdict in [Verdict::Explained, Verdict::WeakerThanText, Verdict::Disagrees] {
+    for verdict in [Verdict::Explained, Verdict::WeakerThanText, Verdict::Undecided, Verdict::Disagrees] {
         let number = count(outcomes, verdict);
         if number > 0 {
             let _ = write!(text, ", {}", verdict.counted(number));

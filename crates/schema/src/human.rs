@@ -64,9 +64,12 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     format!("{} {unit}", digits(value / size))
 }
 
-/// Formats four significant digits, without trailing zeros; whole numbers in full.
+/// Formats four significant digits, without trailing zeros; whole numbers in full. Infinity is `infinity`.
 #[must_use]
 pub fn digits(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "infinity" } else { "-infinity" }.to_owned();
+    }
     let before_the_point = if value.abs() < 1.0 { 1 } else { value.abs().log10().floor() as usize + 1 };
     let text = format!("{value:.*}", 4usize.saturating_sub(before_the_point));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

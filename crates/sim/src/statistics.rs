@@ -57,6 +57,35 @@ impl Estimate {
         Self::from_values(&both.collect::<Vec<f64>>())
     }
 
+    /// Estimates a statistic of `n` runs, such as a ratio of two means: `statistic(None)` is that of all runs, and
+    /// `statistic(Some(i))` that without run `i`, from 0. The intervals are the jackknife's: those of the mean of the
+    /// pseudovalues. An infinite width means that the statistic does not exist without one of the runs.
+    ///
+    /// ```
+    /// use fairlink_sim::statistics::Estimate;
+    ///
+    /// let (lost, sent) = ([3.0, 5.0, 4.0], [100.0, 110.0, 90.0]);
+    /// let sum = |of: &[f64], without| of.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, x)| x).sum::<f64>();
+    /// let part = Estimate::jackknife(3, |without| Ok::<_, ()>(sum(&lost, without) / sum(&sent, without)))?;
+    /// assert_eq!(part.mean, 0.04);
+    /// # Ok::<(), ()>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of `statistic`.
+    pub fn jackknife<E>(n: usize, statistic: impl Fn(Option<usize>) -> Result<f64, E>) -> Result<Self, E> {
+        let mean = statistic(None)?;
+        if n < 2 {
+            return Ok(Self { mean, ci95: None, ci95_normal: None, n });
+        }
+        let without = (0..n).map(|run| statistic(Some(run))).collect::<Result<Vec<f64>, E>>()?;
+        let middle = without.iter().sum::<f64>() / n as f64;
+        let squares: f64 = without.iter().map(|value| (value - middle).powi(2)).sum();
+        let error = (squares * (n - 1) as f64 / n as f64).sqrt();
+        let width = |factor: f64| Some(if error.is_nan() { f64::INFINITY } else { factor * error });
+        Ok(Self { mean, ci95: width(student_t(n - 1)), ci95_normal: width(NORMAL), n })
+    }
+
     /// Returns true if the interval excludes zero; `None` if there is no interval.
     #[must_use]
     pub fn differs_from_zero(&self) -> Option<bool> {

@@ -113,6 +113,19 @@ impl SourceSpec {
         }
     }
 
+    /// Returns the mean time from one packet, or one burst, to the next of a source that spaces them evenly; `None` for
+    /// other models.
+    #[must_use]
+    pub fn period(&self) -> Option<Nanos> {
+        match self.model.sender() {
+            Model::Cbr { pace, burst } => {
+                let seconds = f64::from(*burst) / pace.packets_per_second(&self.packet);
+                Some(Nanos(libm::round(seconds * 1e9) as u64))
+            }
+            _ => None,
+        }
+    }
+
     /// Shortest and longest packet of the source, in bytes; `None` if a length does not fit 32 bits.
     #[must_use]
     pub fn lengths(&self) -> Option<(u32, u32)> {

@@ -8,6 +8,7 @@ mod flows;
 mod load;
 mod mean_delay;
 mod order;
+mod pictures;
 mod potentials;
 mod quantum;
 mod regulators;
@@ -416,5 +417,35 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: chapter2::fragments,
+    },
+    Claim {
+        id: "drrpp.mpeg.frames",
+        place: "Section 4.4.4",
+        about: "I frames are about half of the bytes of the MPEG video and a tenth of its frames.",
+        says: "about 50 %; 10 %",
+        sentence: "The overall mean rate is 615Kbps, to which I-frames contribute about 50% of the bytes with only 10% of the total frames.",
+        tests: &[],
+        timed: false,
+        run: pictures::frames,
+    },
+    Claim {
+        id: "drrpp.mpeg.rounds",
+        place: "Section 5.2.3, Figure 5.13",
+        about: "With a quantum of 9000 B an I frame needs at most two rounds.",
+        says: "at most 2",
+        sentence: "Figure 5.13 shows that the delay of MPEG traffic decreases to a nearly constant low value if Q_LC = 9000 bytes, where the scheduler takes a small number of rounds (≤ 2) for the LC flow to accumulate enough credit to forward the I frame.",
+        tests: &[],
+        timed: false,
+        run: pictures::rounds,
+    },
+    Claim {
+        id: "drrpp.orders",
+        place: "Chapter 6",
+        about: "The latency-critical delay is two orders of magnitude lower under DRR++ than under DRR+.",
+        says: "100 times",
+        sentence: "DRR++ offers delays for latency critical traffic that are two orders of magnitude less than those in DRR+.",
+        tests: &[],
+        timed: false,
+        run: pictures::orders,
     },
 ];

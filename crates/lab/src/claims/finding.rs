@@ -1,5 +1,7 @@
 //! The finding on a claim: quantities beside the paper's, tables, figures, and commands to repeat it.
 
+use std::borrow::Cow;
+
 use fairlink_sim::statistics::Estimate;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -64,23 +66,43 @@ fn digits(value: f64) -> String {
 pub struct Value {
     /// The number, or the mean of several runs.
     pub mean: f64,
-    /// Half of the 95 % confidence interval by Student's t, of several runs.
-    pub ci95: Option<f64>,
+    /// The ends of the 95 % confidence interval by Student's t, of several runs.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Value {
+    /// Returns the value that `change`, which never decreases or never increases, makes of this one and of its
+    /// interval: `f64::exp` for a mean of logarithms.
+    #[must_use]
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Self {
+        let ordered = |(low, high): (f64, f64)| {
+            let (one, other) = (change(low), change(high));
+            (one.min(other), one.max(other))
+        };
+        Self { mean: change(self.mean), interval: self.interval.map(ordered) }
+    }
+
+    /// Returns half of the width of the interval.
+    #[must_use]
+    pub fn ci95(self) -> Option<f64> {
+        self.interval.map(|(low, high)| (high - low) / 2.0)
+    }
 }
 
 impl From<f64> for Value {
     fn from(mean: f64) -> Self {
-        Self { mean, ci95: None }
+        Self { mean, interval: None }
     }
 }
 
 impl From<Estimate> for Value {
-    fn from(estimate: Estimate) -> Self {
-        Self { mean: estimate.mean, ci95: estimate.ci95 }
+    fn from(Estimate { mean, ci95, .. }: Estimate) -> Self {
+        Self { mean, interval: ci95.map(|width| (mean - width, mean + width)) }
     }
 }
 
-/// A paper's statement on a quantity, and the accepted deviation. Our confidence interval does not widen it.
+/// A paper's statement on a quantity, and the accepted deviation: the criterion of a row. Our confidence interval does
+/// not widen it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
     /// This value, within a part of it: 0.05 for 5 %.
@@ -154,13 +176,16 @@ pub enum Verdict {
     /// The direction is the paper's, but the size is less than in its sentence.
     #[serde(rename = "weaker")]
     WeakerThanText,
+    /// The confidence interval of the quantity spans its criterion: values at its ends would be judged otherwise.
+    Undecided,
     /// Disagrees with the paper.
     Disagrees,
 }
 
 impl Verdict {
     /// All verdicts, the mildest first.
-    pub const ALL: [Self; 5] = [Self::Shown, Self::Agrees, Self::Explained, Self::WeakerThanText, Self::Disagrees];
+    pub const ALL: [Self; 6] =
+        [Self::Shown, Self::Agrees, Self::Explained, Self::WeakerThanText, Self::Undecided, Self::Disagrees];
 
     /// Returns the verdict as text for users.
     #[must_use]
@@ -170,6 +195,7 @@ impl Verdict {
             Self::Agrees => "agrees",
             Self::Explained => "explained",
             Self::WeakerThanText => "weaker",
+            Self::Undecided => "undecided",
             Self::Disagrees => "disagrees",
         }
     }
@@ -182,6 +208,7 @@ impl Verdict {
             Self::Agrees => format!("{claims} as the text says"),
             Self::Explained => format!("{claims} with a reason for what differs"),
             Self::WeakerThanText => format!("{claims} weaker than the text"),
+            Self::Undecided => format!("{claims} undecided"),
             Self::Disagrees => format!("{claims} not as the text says"),
         }
     }
@@ -254,26 +281,38 @@ impl Row {
         Self { sentence: Some(sentence), ..self }
     }
 
-    /// Returns the verdict on it.
+    /// Returns the verdict on it: that on the mean, if both ends of the interval have the same one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        match self.paper.accepts(self.ours.mean) {
+        let Value { mean, interval } = self.ours;
+        let verdict = self.verdict_on(mean);
+        let spans = interval.is_some_and(|(low, high)| [low, high].map(|end| self.verdict_on(end)) != [verdict; 2]);
+        if spans { Verdict::Undecided } else { verdict }
+    }
+
+    fn verdict_on(&self, value: f64) -> Verdict {
+        match self.paper.accepts(value) {
             None => Verdict::Shown,
             Some(true) => Verdict::Agrees,
-            Some(false) => self.departed().map_or(Verdict::Disagrees, |departure| departure.verdict),
+            Some(false) => self.departed(value).map_or(Verdict::Disagrees, |departure| departure.verdict),
         }
     }
 
-    /// Returns the departure that covers our value, if it differs from the paper.
-    fn departed(&self) -> Option<&Departure> {
-        let within = |departure: &&Departure| (departure.least..=departure.most).contains(&self.ours.mean);
-        self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(self.ours.mean) == Some(false))
+    /// Returns the departure that covers this value, if it differs from the paper.
+    fn departed(&self, value: f64) -> Option<&Departure> {
+        let within = |departure: &&Departure| (departure.least..=departure.most).contains(&value);
+        self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(value) == Some(false))
     }
 
-    /// Returns the reason for a departure, if it covers our value.
+    /// Returns the reason for a departure that covers our value, or that for which the row is undecided.
     #[must_use]
-    pub fn reason(&self) -> Option<&str> {
-        self.departed().map(|departure| departure.reason.as_str())
+    pub fn reason(&self) -> Option<Cow<'_, str>> {
+        if let (Verdict::Undecided, Some((low, high))) = (self.verdict(), self.ours.interval) {
+            let [low, high] =
+                [low, high].map(|end| format!("{} {}", self.unit.show(end), self.verdict_on(end).as_str()));
+            return Some(Cow::Owned(format!("Undecided: of the interval of \"{}\", {low} and {high}.", self.what)));
+        }
+        self.departed(self.ours.mean).map(|departure| Cow::Borrowed(departure.reason.as_str()))
     }
 
     /// Formats the paper's value.
@@ -285,10 +324,15 @@ impl Row {
     /// Ours with its interval, in words.
     #[must_use]
     pub fn show_ours(&self) -> String {
-        let mean = self.unit.show(self.ours.mean);
-        match self.ours.ci95 {
-            Some(width) => format!("{mean} ±{}", self.unit.show(width)),
-            None => mean,
+        let Value { mean, interval } = self.ours;
+        let show = |value| self.unit.show(value);
+        match interval {
+            // A last digit of a float does not make an interval one-sided.
+            Some((low, high)) if ((high - mean) - (mean - low)).abs() <= 1e-9 * (high - low) => {
+                format!("{} ±{}", show(mean), show((high - low) / 2.0))
+            }
+            Some((low, high)) => format!("{} ({} to {})", show(mean), show(low), show(high)),
+            None => show(mean),
         }
     }
 }
@@ -408,8 +452,8 @@ mod tests {
             [1.1, 0.5, 0.3, 0.7].map(|ours| row(ours).verdict()),
             [Verdict::Agrees, Verdict::Explained, Verdict::Disagrees, Verdict::Disagrees]
         );
-        assert_eq!(row(0.5).reason(), Some("the residual of a visit"));
-        assert_eq!([row(1.1).reason(), row(0.3).reason()], [None; 2]);
+        assert_eq!(row(0.5).reason().as_deref(), Some("the residual of a visit"));
+        assert_eq!([row(1.1).reason(), row(0.3).reason()], [None, None]);
     }
 
     #[test]
@@ -421,6 +465,42 @@ mod tests {
         );
         let explained = Row::never("late", 1).departing(1.0, 1.0, "a reason");
         assert_eq!(Finding::new("", vec![explained, row(71.0)]).verdict(), Verdict::WeakerThanText);
+    }
+
+    #[test]
+    fn an_interval_that_spans_the_criterion_decides_nothing() {
+        let row = |mean: f64, width: f64| {
+            let ours = Value { mean, interval: Some((mean - width, mean + width)) };
+            Row::new("ratio", Unit::Times, Expected::AtLeast(2.0), ours).or_weaker(1.0, 2.0, "small buffers")
+        };
+        assert_eq!(
+            [(3.0, 0.9), (3.0, 1.1), (1.5, 0.4), (1.5, 0.6), (0.5, 0.4)]
+                .map(|(mean, width)| row(mean, width).verdict()),
+            [Verdict::Agrees, Verdict::Undecided, Verdict::WeakerThanText, Verdict::Undecided, Verdict::Disagrees]
+        );
+        assert_eq!(
+            row(1.5, 1.0).reason().as_deref(),
+            Some("Undecided: of the interval of \"ratio\", 0.5 times disagrees and 2.5 times agrees.")
+        );
+        // A statistic that does not exist without one of the runs has no end.
+        assert_eq!(
+            row(3.0, f64::INFINITY).reason().as_deref(),
+            Some("Undecided: of the interval of \"ratio\", -infinity times disagrees and infinity times agrees.")
+        );
+        // Both ends are outside, on either side.
+        let wide = Value { mean: 1.0, interval: Some((0.8, 1.2)) };
+        assert_eq!(Row::new("", Unit::Times, Expected::Near(1.0, 0.1), wide).verdict(), Verdict::Undecided);
+        assert_eq!(Row::shown("", Unit::Times, wide).verdict(), Verdict::Shown);
+        assert_eq!(Finding::new("", vec![row(3.0, 1.1), row(1.5, 0.1)]).verdict(), Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_mean_of_logarithms_keeps_its_interval() {
+        let value = Value { mean: 0.0, interval: Some((-1.0, 2.0)) }.map(f64::exp);
+        assert_eq!(value, Value { mean: 1.0, interval: Some(((-1f64).exp(), 2f64.exp())) });
+        assert_eq!(Row::shown("", Unit::Times, value).show_ours(), "1 times (0.368 times to 7.389 times)");
+        let falls = Value { mean: 2.0, interval: Some((1.0, 3.0)) }.map(|value| -value);
+        assert_eq!((falls.interval, falls.ci95()), (Some((-3.0, -1.0)), Some(1.0)));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod steep;
 mod steps;
 mod structures;
 mod theorems;
+mod utilisation;
 mod watch;
 
 /// The paper.
@@ -376,5 +377,25 @@ const CLAIMS: &[Claim] = &[
         ],
         timed: false,
         run: region::region,
+    },
+    Claim {
+        id: "hfsc.utilisation",
+        place: "Section 2.1",
+        about: "Sessions whose curves are all concave cannot reserve a high part of the link, because priority is relative.",
+        says: "impossible",
+        sentence: "However, it is impossible to have concave service curves for all sessions and still reach high average utilization.",
+        tests: &[],
+        timed: false,
+        run: utilisation::utilisation,
+    },
+    Claim {
+        id: "hfsc.starves",
+        place: "Section 2.2",
+        about: "Virtual Clock, which SCED is with lines, starves a session for a time that grows with what it was served ahead.",
+        says: "unfair",
+        sentence: "While Virtual Clock is unfair [10, 17], there exists algorithms (such as the various PFQ algorithms) that not only provide the same service curve guarantees as Virtual Clock but also achieve fairness.",
+        tests: &[],
+        timed: false,
+        run: utilisation::starves,
     },
 ];

@@ -7,6 +7,7 @@ mod colours;
 mod cost;
 mod experiments;
 mod pauses;
+mod pifo;
 mod rounds;
 mod strategy;
 mod strict;
@@ -82,6 +83,16 @@ const CLAIMS: &[Claim] = &[
         tests: &["crates/theory/tests/claims/bounds.rs::corollary_1_is_theorem_3_on_flat_trees"],
         timed: false,
         run: bounds::alpha_flat,
+    },
+    Claim {
+        id: "hls.alpha.deep",
+        place: "Section VI, below Theorem 4",
+        about: "In deep hierarchies the fairness bound of HDRR can be below that of HLS.",
+        says: "HDRR can be better",
+        sentence: "In fact, for deep hierarchies, the fairness metric of HDRR can be better than that of HLS.",
+        tests: &[],
+        timed: false,
+        run: bounds::alpha_deep,
     },
     Claim {
         id: "hls.gap",
@@ -245,6 +256,16 @@ const CLAIMS: &[Claim] = &[
         tests: &["crates/workload/src/workload_tests.rs::every_scheduler_passes_every_workload_and_loses_nothing"],
         timed: true,
         run: cost::exp4,
+    },
+    Claim {
+        id: "hls.pifo",
+        place: "Footnote 1, Section IX",
+        about: "A hierarchy of PIFO queues does not realize HPFQ when packets have different sizes and classes different weights.",
+        says: "incorrect",
+        sentence: "The claim in [12] of realizing HPFQ by a hierarchy of PIFO queues is incorrect, as counterexamples are easily constructed when packet sizes are variable.",
+        tests: &[],
+        timed: false,
+        run: pifo::pifo,
     },
     Claim {
         id: "hls.filters",

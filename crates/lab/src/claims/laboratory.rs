@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use fairlink_config::sweep::{Sweep, SweepError, Template};
 use fairlink_config::{Memory, Problems, ReadOptions, Scenario, SourceText};
 use fairlink_core::registry::find;
-use fairlink_core::{Leniency, SchedulerInfo};
+use fairlink_core::{Leniency, Nanos, SchedulerInfo};
 use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Job, Links, Observers, Options, Run, SimError, run_jobs};
 
 use super::finding::{Rerun, Row};
+use super::random::SeededRng;
 use fairlink_api::links_of;
 
 /// The amount of work.
@@ -76,6 +77,9 @@ pub struct Workload {
     pub text: String,
     /// A file that it names, such as a recording, and the text of that.
     pub beside: Option<(String, Arc<str>)>,
+    /// The drawing of the instants at which periodic sources begin in the first run: [`Workload::in_phase`]. `None` for
+    /// those of the file.
+    pub phase: Option<u64>,
 }
 
 impl Workload {
@@ -83,13 +87,33 @@ impl Workload {
     /// packets.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: with_long_queues(&text.into()), beside: None }
+        Self { name: name.into(), text: with_long_queues(&text.into()), beside: None, phase: None }
     }
 
     /// Adds the text of a file that the workload names.
     #[must_use]
     pub fn beside(self, name: &str, text: &Arc<str>) -> Self {
         Self { beside: Some((name.to_owned(), Arc::clone(text))), ..self }
+    }
+
+    /// Begins each evenly spaced source, in each run of the laboratory, at a random instant within its first period: a
+    /// verdict must not depend on which of two periodic sources is a moment ahead of the other. `fairlink sim` plays the
+    /// file as it is written.
+    #[must_use]
+    pub fn in_any_phase(self) -> Self {
+        self.in_phase(0)
+    }
+
+    /// The same, with the drawing of this number in the first run, and the following ones in the others.
+    #[must_use]
+    pub fn in_phase(self, phase: u64) -> Self {
+        Self { phase: Some(phase), ..self }
+    }
+
+    /// Begins each source as the file says.
+    #[must_use]
+    pub fn as_written(self) -> Self {
+        Self { phase: None, ..self }
     }
 
     /// Replaces numbers, as `--sweep` would: `[("source.lc.packets_per_second", "15")]`.
@@ -198,7 +222,7 @@ impl<'a> Lab<'a> {
         runs: u64,
         options: &Options,
     ) -> Result<Arc<Vec<Run>>, ClaimError> {
-        let key = format!("{}\n{schedulers:?} {runs} {options:?}", workload.text);
+        let key = format!("{}\n{schedulers:?} {runs} {options:?} {:?}", workload.text, workload.phase);
         let cell = Arc::clone(self.played.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
         let made = cell.get_or_init(|| {
             let runs = self.watched(workload, schedulers, runs, options, None);
@@ -225,23 +249,18 @@ impl<'a> Lab<'a> {
     ) -> Result<Vec<Run>, ClaimError> {
         self.go_on()?;
         let setting = BTreeMap::new();
-        let played: Vec<(Links, &'static SchedulerInfo)> =
-            schedulers.iter().map(|name| self.links(workload, name)).collect::<Result<_, ClaimError>>()?;
-        let jobs: Vec<Job<'_>> = played
-            .iter()
-            .flat_map(|(links, scheduler)| {
-                let job = |repetition| Job {
-                    links,
-                    scheduler,
-                    leniency: Leniency::Ignore,
-                    repetition,
-                    warmup: None,
-                    sweep: &setting,
-                    observers,
-                };
-                (0..runs).map(job)
-            })
-            .collect();
+        let mut played: Vec<(Links, &'static SchedulerInfo, u64)> = Vec::new();
+        for name in schedulers {
+            let (links, info) = self.links(workload, name)?;
+            let shifted = |run| workload.phase.map_or_else(|| links.clone(), |phase| in_phase(&links, phase + run));
+            played.extend((0..runs).map(|run| (shifted(run), info, run)));
+        }
+        let mut jobs: Vec<Job<'_>> = Vec::with_capacity(played.len());
+        for (links, scheduler, repetition) in &played {
+            let repetition = *repetition;
+            let (leniency, warmup) = (Leniency::Ignore, None);
+            jobs.push(Job { links, scheduler, leniency, repetition, warmup, sweep: &setting, observers });
+        }
         let busy = self.busy.load(Ordering::Relaxed).max(1);
         let watch = |_: usize, _| if (self.stop)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         run_jobs(&jobs, options, (self.threads / busy).max(1), &watch).map_err(|(_, error)| error.into())
@@ -251,6 +270,27 @@ impl<'a> Lab<'a> {
         let info = find(scheduler).ok_or_else(|| ClaimError::other(format!("there is no scheduler {scheduler}")))?;
         Ok((links_of(&workload.read(scheduler)?), info))
     }
+}
+
+/// Salt of the phases of a run: they are the same for all schedulers.
+const PHASES: u64 = 53;
+
+/// Returns these links with each evenly spaced source shifted by a part of its period, in the drawing of this number.
+fn in_phase(links: &Links, phase: u64) -> Links {
+    let mut links = links.clone();
+    let (duration, mut rng) = (links.first.duration, SeededRng::new(PHASES, links.first.seed.wrapping_add(phase)));
+    let further = links.further.iter_mut().map(|(_, scenario)| scenario);
+    for source in std::iter::once(&mut links.first).chain(further).flat_map(|scenario| &mut scenario.sources) {
+        let Some(period) = source.period() else { continue };
+        source.active = source.active_until(duration);
+        for interval in &mut source.active {
+            let start = interval.start.saturating_add(Nanos(rng.below(period.0.max(1))));
+            if start < interval.end {
+                interval.start = start;
+            }
+        }
+    }
+    links
 }
 
 /// Returns the estimate of `value` over these runs.
@@ -379,6 +419,24 @@ mod tests {
         let other = lab.play(&faster, &["hls"], 2, &Options::default()).unwrap();
         let delay = |runs: &[Run]| estimate("delay", &runs[..2], |run| mean_delay(run, "a")).unwrap().mean;
         assert!(delay(&other) < delay(&first));
+    }
+
+    #[test]
+    fn periodic_sources_begin_anywhere_in_their_period_and_alike_for_all_schedulers() {
+        let never = || false;
+        let lab = Lab::new(Effort::Quick, 2, &never);
+        let text = TWO.replace("model = \"poisson\"", "model = \"cbr\"");
+        let delays = |workload: &Workload| -> Vec<f64> {
+            let runs = lab.play(workload, &["hls", "fifo"], 20, &Options::default()).unwrap();
+            runs.iter().map(|run| mean_delay(run, "a").unwrap()).collect()
+        };
+        // Each packet of a finds the link at a packet of b, at the same place of it in a run.
+        let written = delays(&Workload::new("two.toml", text.clone()));
+        assert!(written[..20].iter().all(|delay| *delay == written[0]), "{written:?}");
+        let shifted = delays(&Workload::new("two.toml", text).in_any_phase());
+        let (least, most) = shifted[..20].iter().fold((f64::MAX, 0.0f64), |(l, m), &d| (l.min(d), m.max(d)));
+        // A packet of b takes 8 ms.
+        assert!(most - least > 5e-3 && most - least < 9e-3, "{shifted:?}");
     }
 
     #[test]

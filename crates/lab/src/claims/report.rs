@@ -55,7 +55,11 @@ pub struct ClaimReport {
     pub measured: Option<f64>,
     /// Half of the 95 % confidence interval of `measured`, in `unit`; `null` for a single run.
     pub ci95: Option<f64>,
-    /// The unit of `expected`, `measured` and `ci95`.
+    /// The lower end of the interval, in `unit`; `null` also where it is infinite.
+    pub low: Option<f64>,
+    /// The upper end of the interval, in `unit`; `null` also where it is infinite.
+    pub high: Option<f64>,
+    /// The unit of these numbers.
     pub unit: Option<Unit>,
     /// True if the verdict is that it agrees.
     pub agrees: bool,
@@ -82,7 +86,11 @@ pub struct QuantityReport {
     pub measured: f64,
     /// Half of the 95 % confidence interval of `measured`, in `unit`; `null` for a single run.
     pub ci95: Option<f64>,
-    /// The unit of `expected`, `measured` and `ci95`.
+    /// The lower end of the interval, in `unit`; `null` also where it is infinite.
+    pub low: Option<f64>,
+    /// The upper end of the interval, in `unit`; `null` also where it is infinite.
+    pub high: Option<f64>,
+    /// The unit of these numbers.
     pub unit: Unit,
     /// The verdict.
     pub verdict: Verdict,
@@ -99,7 +107,9 @@ impl From<&Outcome> for ClaimReport {
             paper: row.show_paper(),
             expected: row.paper.number(),
             measured: row.ours.mean,
-            ci95: row.ours.ci95,
+            ci95: row.ours.ci95(),
+            low: row.ours.interval.map(|(low, _)| low),
+            high: row.ours.interval.map(|(_, high)| high),
             unit: row.unit,
             verdict: row.verdict(),
         };
@@ -112,7 +122,9 @@ impl From<&Outcome> for ClaimReport {
             sentence: headline.map_or(claim.sentence, |row| outcome.sentence(row)),
             expected: headline.and_then(|row| row.paper.number()),
             measured: headline.map(|row| row.ours.mean),
-            ci95: headline.and_then(|row| row.ours.ci95),
+            ci95: headline.and_then(|row| row.ours.ci95()),
+            low: headline.and_then(|row| row.ours.interval).map(|(low, _)| low),
+            high: headline.and_then(|row| row.ours.interval).map(|(_, high)| high),
             unit: headline.map(|row| row.unit),
             agrees: verdict == Verdict::Agrees,
             verdict,

@@ -1,5 +1,6 @@
 //! Many claims, on all processors, with results in the order of the claims as soon as they are available.
 
+use std::borrow::Cow;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -76,7 +77,7 @@ impl Outcome {
     pub fn reasons(&self) -> String {
         match &self.found {
             Ok(finding) => {
-                let mut reasons: Vec<&str> = Vec::new();
+                let mut reasons: Vec<Cow<'_, str>> = Vec::new();
                 for reason in finding.rows.iter().filter_map(Row::reason) {
                     if !reasons.contains(&reason) {
                         reasons.push(reason);

@@ -3,6 +3,7 @@
 use super::{Claim, Paper};
 
 mod bounds;
+mod correlation;
 mod delays;
 mod losses;
 mod mixture;
@@ -253,5 +254,25 @@ const CLAIMS: &[Claim] = &[
         tests: &[],
         timed: false,
         run: paths::trace,
+    },
+    Claim {
+        id: "sds.dar1",
+        place: "Section IV, video sources",
+        about: "DAR(1) video has the correlation of its model up to about a hundred frames.",
+        says: "a hundred frame lags",
+        sentence: "The DAR(1) model matches the autocorrelation of the data over approximately hundred frame lags and has been shown to be a model of video teleconferences accurate enough for traffic studies [5].",
+        tests: &[],
+        timed: false,
+        run: correlation::dar1,
+    },
+    Claim {
+        id: "sds.dependence",
+        place: "Section IV, equation (9)",
+        about: "The aggregate of Pareto sources with k = 5/2 is long-range dependent.",
+        says: "long-range dependence",
+        sentence: "We set k = 5/2, resulting in infinite variance of the on-times and long-range dependence in the aggregate traffic [12], [22].",
+        tests: &[],
+        timed: false,
+        run: correlation::dependence,
     },
 ];

@@ -343,7 +343,9 @@ fn mark(verdict: Verdict, colour: bool) -> String {
     }
     let style = match verdict {
         Verdict::Agrees => console::Style::new().green(),
-        Verdict::Explained | Verdict::WeakerThanText | Verdict::Shown => console::Style::new().yellow(),
+        Verdict::Explained | Verdict::WeakerThanText | Verdict::Undecided | Verdict::Shown => {
+            console::Style::new().yellow()
+        }
         Verdict::Disagrees => console::Style::new().red().bold(),
     };
     style.apply_to(text).to_string()

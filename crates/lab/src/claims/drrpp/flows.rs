@@ -39,18 +39,33 @@ pub(super) struct Point {
     /// Its position on the x axis.
     pub(super) x: f64,
     runs: Arc<Vec<Run>>,
+    /// A seed that is left out, for [`jackknife`].
+    without: Option<usize>,
+}
+
+/// Estimates a statistic of the points of a sweep by leaving out each seed once at all of them.
+pub(super) fn jackknife(
+    points: &[Point],
+    statistic: impl Fn(&[Point]) -> Result<f64, ClaimError>,
+) -> Result<Estimate, ClaimError> {
+    let seeds = points.first().map_or(0, |point| point.runs.len() / SCHEDULERS.len());
+    Estimate::jackknife(seeds, |without| {
+        let left = |point: &Point| Point { x: point.x, runs: Arc::clone(&point.runs), without };
+        statistic(&points.iter().map(left).collect::<Vec<_>>())
+    })
 }
 
 impl Point {
     /// Plays `workload`.
     pub(super) fn play(lab: &Lab<'_>, x: f64, workload: &Workload) -> Result<Self, ClaimError> {
-        Ok(Self { x, runs: lab.play(workload, &SCHEDULERS, runs(lab), &Options::default())? })
+        Ok(Self { x, runs: lab.play(workload, &SCHEDULERS, runs(lab), &Options::default())?, without: None })
     }
 
     /// Returns `value` of each run under a scheduler, by seed.
     pub(super) fn values(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
         let each = self.runs.len() / SCHEDULERS.len();
-        self.runs[scheduler * each..][..each].iter().map(value).collect()
+        let runs = self.runs[scheduler * each..][..each].iter().enumerate();
+        runs.filter(|&(seed, _)| Some(seed) != self.without).map(|(_, run)| value(run)).collect()
     }
 
     /// Returns the mean delays of a flow, by seed, in seconds.
@@ -69,6 +84,16 @@ impl Point {
     }
 }
 
+/// Returns the least of all points.
+pub(super) fn least(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
+    points.iter().try_fold(f64::INFINITY, |least, point| Ok(least.min(value(point)?)))
+}
+
+/// Returns the largest of all points.
+pub(super) fn largest(points: &[Point], value: impl Fn(&Point) -> Result<f64, ClaimError>) -> Result<f64, ClaimError> {
+    least(points, |point| Ok(-value(point)?)).map(|least| -least)
+}
+
 /// Returns the estimate of these values.
 pub(super) fn estimate(values: &[Option<f64>]) -> Result<Estimate, ClaimError> {
     Estimate::from_values(&values.iter().copied().flatten().collect::<Vec<f64>>()).ok_or_else(none)
@@ -81,11 +106,6 @@ pub(super) fn difference(values: &[Option<f64>], others: &[Option<f64>]) -> Resu
 
 fn none() -> ClaimError {
     ClaimError::other("no run has a value")
-}
-
-/// The lower end of the 95 % confidence interval: above zero if an ordering holds beyond the noise.
-pub(super) fn lower(estimate: &Estimate) -> f64 {
-    estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
 }
 
 /// Returns the point of a sweep at `x`.

@@ -9,6 +9,7 @@ use fairlink_traffic::{BurstinessCurve, Source};
 
 use super::flows::{LINK_BPS, PACKET};
 use crate::claims::finding::Rerun;
+use crate::claims::words::ABOUT;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
 use fairlink_figures::axis::Axis;
 use fairlink_figures::clocks::figure as clocks_figure;
@@ -104,7 +105,7 @@ fn measure(
 
 /// Scales by a factor.
 fn times(estimate: Estimate, factor: f64) -> Value {
-    Value { mean: estimate.mean * factor, ci95: estimate.ci95.map(|width| width * factor) }
+    Value::from(estimate).map(|value| value * factor)
 }
 
 /// Returns the rate in bit/s that quanta allocate to a best-effort flow of `lambda` packets a second: r = Q / (sum of
@@ -240,21 +241,34 @@ pub(super) fn table51(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let scenario = read("mpeg.toml", MPEG)?;
     let runs = lab.by_effort(40, 400);
-    let sent = measure(lab, &scenario, 0, &MPEG_RHOS, None, runs)?;
+    // What quanta of 9000 B beside three of 2000 B allocate of 1.2 Mbit/s.
+    let allocated = 1_200_000 * 9_000 / 15_000;
+    let sent = measure(lab, &scenario, 0, &MPEG_RHOS, Some(allocated), runs)?;
+    const WHY: &str = "The text does not say at which rate it takes sigma. At the rate that its quanta allocate, 117 % of the mean rate, an I frame and what is queued before it are all that sigma has. \
+                       Both of its numbers come out at 102 % of the mean rate, which no formula of the text gives: a fit, shown.";
+    let at_allocated = MPEG_RHOS.len();
     let groups = |at: usize| sent.of_groups[at].ok_or_else(|| ClaimError::other("no groups of pictures"));
     let rows = vec![
         Row::new(
-            "sigma frame by frame, to which the rate was fitted",
+            "sigma frame by frame, at the rate that the quanta allocate",
+            Unit::Bytes,
+            Expected::Near(45_560.0, ABOUT),
+            sent.sigma[at_allocated],
+        )
+        // From the longest I frame to the text's number.
+        .departing(17_000.0, (1.0 - ABOUT) * 45_560.0, WHY),
+        Row::new(
+            "sigma frame by frame at 102 % of the mean rate, to which this rate was fitted",
             Unit::Bytes,
             Expected::Beside(45_560.0),
             sent.sigma[FITTED],
         ),
-        Row::new("sigma group by group at that rate", Unit::Bytes, Expected::Near(31_436.0, 0.15), groups(FITTED)?),
+        Row::new("sigma group by group at that rate", Unit::Bytes, Expected::Beside(31_436.0), groups(FITTED)?),
         Row::new(
-            "frame by frame less group by group",
+            "frames are burstier than groups: sigma of frames less that of groups, at the rate that the quanta allocate",
             Unit::Bytes,
-            Expected::Near(45_560.0 - 31_436.0, 0.2),
-            sent.sigma[FITTED].mean - groups(FITTED)?.mean,
+            Expected::AtLeast(0.0),
+            sent.sigma[at_allocated].mean - groups(at_allocated)?.mean,
         )
         .judging(
             "The reason for the difference is because of the large variance in length of the different frame types.",
@@ -286,9 +300,7 @@ pub(super) fn mpeg_sigma(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         Series::line("group by group, thesis", vec![(99.0, 31.436), (136.0, 31.436)], SeriesStyle::background(1)),
     ];
     let note = format!(
-        "{runs} runs of 100 s. The text does not say at which rate it takes sigma. 102 % of the mean rate was chosen because both of its numbers \
-         come out there: a fit and no confirmation. What does not depend on the choice is that frames are burstier than groups by about an I \
-         picture. A group counts as what it brings less what drains in its own time."
+        "{runs} runs of 100 s. What does not depend on the rate is that frames are burstier than groups. A group counts as what it brings less what drains in its own time."
     );
     let rerun = Rerun {
         file: "mpeg.toml".into(),

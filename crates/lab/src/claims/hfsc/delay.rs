@@ -3,6 +3,7 @@
 use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
+use crate::claims::words::{MUCH, SIGNIFICANTLY};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use fairlink_figures::axis::Axis;
 use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
@@ -16,16 +17,6 @@ const ON: [(f64, f64); 3] = [(2.0, 4.0), (6.0, 8.0), (10.0, 12.0)];
 const OFF: [(f64, f64); 3] = [(0.0, 2.0), (4.0, 6.0), (8.0, 10.0)];
 /// Left out after each change, in seconds.
 const SETTLE: f64 = 0.2;
-
-/// Makes the scenario with sources of audio and video that begin later by this part of their periods. The text does not
-/// say when they begin.
-fn shifted(part: f64) -> Workload {
-    let later = |period_ms: f64| format!("active = [\"{:.3}ms..12s\"]\n", (part * period_ms).max(0.001));
-    let text = FIG10
-        .replace("packets_per_second = 50\n", &format!("packets_per_second = 50\n{}", later(20.0)))
-        .replace("packets_per_second = 30\n", &format!("packets_per_second = 30\n{}", later(100.0 / 3.0 * 0.618)));
-    Workload::new("hfsc-fig10.toml", text)
-}
 
 /// Delays of one session under one scheduler, in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -51,19 +42,25 @@ impl Delays {
     }
 }
 
+/// Estimates a quantity of two values of the same phase.
+fn paired<T>(a: &[T], b: &[T], value: &dyn Fn(&T, &T) -> f64) -> Result<Estimate, ClaimError> {
+    let values: Vec<f64> = a.iter().zip(b).map(|(a, b)| value(a, b)).collect();
+    Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
+}
+
 /// Tests Figure 11.
 pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let shifts: u32 = lab.by_effort(5, 20);
+    let phases: u64 = lab.by_effort(5, 20);
     let schedulers = ["hfsc", "hpfq"];
     let as_shipped = Workload::new("hfsc-fig10.toml", FIG10);
     let mut first = Vec::new();
     for scheduler in schedulers {
         first.push(record(lab, &as_shipped, scheduler, &as_shipped)?);
     }
-    // By scheduler, session and shift.
+    // By scheduler, session and phase.
     let mut all = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-    for shift in 0..shifts {
-        let workload = shifted(f64::from(shift) / f64::from(shifts));
+    for phase in 0..phases {
+        let workload = as_shipped.clone().in_phase(phase);
         for (scheduler, of) in schedulers.into_iter().zip(&mut all) {
             let run = record(lab, &workload, scheduler, &workload)?;
             for (session, delays) in ["audio", "video"].into_iter().zip(of) {
@@ -76,38 +73,36 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let values: Vec<f64> = of.iter().map(value).collect();
         Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
     };
-    let paired =
-        |a: &[Delays], b: &[Delays], value: &dyn Fn(&Delays, &Delays) -> f64| -> Result<Estimate, ClaimError> {
-            let values: Vec<f64> = a.iter().zip(b).map(|(a, b)| value(a, b)).collect();
-            Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
-        };
+    let over = |a: &[Delays], b: &[Delays]| a.iter().zip(b).map(|(a, b)| a.mean / b.mean).collect::<Vec<f64>>();
     let most = |of: &[Delays]| of.iter().map(|delays| delays.most).fold(0.0, f64::max);
     let gains = [
         paired(audio_pfq, audio, &|pfq, own| pfq.mean / own.mean)?,
         paired(video_pfq, video, &|pfq, own| pfq.mean / own.mean)?,
     ];
-    let mut rows = vec![
-        Row::new("audio: mean delay, H-WF2Q+ over H-FSC", Unit::Times, Expected::AtLeast(2.0), gains[0]),
-        Row::new("video: mean delay, H-WF2Q+ over H-FSC", Unit::Times, Expected::AtLeast(1.2), gains[1]),
-        Row::new(
-            "gain of audio over gain of video",
-            Unit::Times,
-            Expected::AtLeast(1.0),
-            gains[0].mean / gains[1].mean,
-        ),
-        Row::new(
-            "hfsc: longest delay of audio, 5 ms and a packet",
-            Unit::Seconds,
-            Expected::AtMost(0.005 + PACKET),
-            most(audio),
-        ),
-        Row::new(
-            "hfsc: longest delay of video, 10 ms and a packet",
-            Unit::Seconds,
-            Expected::AtMost(0.010 + PACKET),
-            most(video),
-        ),
-    ];
+    let mut rows =
+        vec![
+            Row::new("audio: mean delay, H-WF2Q+ over H-FSC", Unit::Times, Expected::AtLeast(MUCH), gains[0]),
+            Row::new("video: mean delay, H-WF2Q+ over H-FSC", Unit::Times, Expected::AtLeast(MUCH), gains[1])
+                .or_weaker(1.0, MUCH, "Lower, and by less than the factor of two that \"much\" is taken for."),
+            Row::new(
+                "gain of audio over gain of video",
+                Unit::Times,
+                Expected::AtLeast(SIGNIFICANTLY),
+                paired(&over(audio_pfq, audio), &over(video_pfq, video), &|audio, video| audio / video)?,
+            ),
+            Row::new(
+                "hfsc: longest delay of audio, 5 ms and a packet",
+                Unit::Seconds,
+                Expected::AtMost(0.005 + PACKET),
+                most(audio),
+            ),
+            Row::new(
+                "hfsc: longest delay of video, 10 ms and a packet",
+                Unit::Seconds,
+                Expected::AtMost(0.010 + PACKET),
+                most(video),
+            ),
+        ];
     for (session, own, pfq) in [("audio", audio, audio_pfq), ("video", video, video_pfq)] {
         rows.push(Row::new(
             format!("{session}: rise of the mean delay when the on-off source is on, H-FSC"),
@@ -163,7 +158,7 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         "Figure 10 is missing from the text; its prose gives audio, video and FTP, and that the on-off source has 18 % of the link and 40 % of class A. \
          A 4.5 Mbit/s {{audio 64 k, video 2 M, on-off 1.8 M, another 636 k}}, B 5.5 Mbit/s {{FTP 5 M, another 500 k}} fit it. The on-off source \
          always has packets for two seconds, then none for two. The two others send at their rates. When audio and video begin is not given either: \
-         {shifts} runs, whose sources begin at other parts of their periods. The figure shows the longest delay in each tenth of a second, of the \
+         {phases} runs, whose sources begin at random instants of their periods, which the text does not give. The figure shows the longest delay in each tenth of a second, of the \
          scenario as it is. KB is 1024 B."
     );
     Ok(Finding::new(note, rows)

@@ -1,7 +1,10 @@
 //! Sections 1, 2.1 and 6.1: mean delay as a goal of priority, and the number of packets that compete when the on-off
 //! session is active.
 
+use fairlink_sim::statistics::Estimate;
+
 use super::watch::{Record, largest, mean, record};
+use crate::claims::words::ABOUT;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 /// Sections 1 and 2.1: delays, mean and longest, apart from rates.
@@ -17,9 +20,17 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     if coupled.text == priority.text {
         return Err(ClaimError::other("priority.toml has no curve for audio"));
     }
-    let [curves, lines] = [record(lab, &priority, "hfsc", &priority)?, record(lab, &coupled, "hfsc", &coupled)?];
+    let phases: u64 = lab.by_effort(5, 20);
+    let runs = |workload: &Workload| -> Result<Vec<Record>, ClaimError> {
+        (0..phases).map(|phase| record(lab, &workload.clone().in_phase(phase), "hfsc", workload)).collect()
+    };
+    let (curves, lines) = (runs(&priority)?, runs(&coupled)?);
     let delay = |run: &Record, class: &str| mean(&run.delays(class, 0.5, SECONDS));
     let rate = |run: &Record, class: &str| 8.0 * run.bytes(&[class], 0.5, SECONDS) / (SECONDS - 0.5);
+    let ratio_of_delays = over(&curves, |run| delay(run, "cmu-data") / delay(run, "cmu-audio"))?;
+    let pairs: Vec<f64> =
+        curves.iter().zip(&lines).map(|(own, line)| delay(line, "cmu-audio") / delay(own, "cmu-audio")).collect();
+    let by_line = Estimate::from_values(&pairs).ok_or_else(|| ClaimError::other("no runs"))?;
     // One session beside a download, with each shape of the same rate.
     let shapes = [
         ("concave", "{ m1 = \"6.6mbit\", d = \"10ms\", m2 = \"2mbit\" }"),
@@ -51,15 +62,15 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             "CMU audio with a curve of its own: mean delay of data over that of audio",
             Unit::Times,
             Expected::AtLeast(1.0),
-            delay(&curves, "cmu-data") / delay(&curves, "cmu-audio"),
+            ratio_of_delays,
         ),
-        Row::new("the same: what audio gets of the 800 kbit/s that it sends", Unit::Part, Expected::AtLeast(0.98), rate(&curves, "cmu-audio") / 0.8e6),
-        Row::new("the same: what data gets of the 12 Mbit/s that it sends", Unit::Part, Expected::AtLeast(0.98), rate(&curves, "cmu-data") / 12e6),
+        Row::new("the same: what audio gets of the 800 kbit/s that it sends", Unit::Part, Expected::AtLeast(0.98), over(&curves, |run| rate(run, "cmu-audio") / 0.8e6)?),
+        Row::new("the same: what data gets of the 12 Mbit/s that it sends", Unit::Part, Expected::AtLeast(0.98), over(&curves, |run| rate(run, "cmu-data") / 12e6)?),
         Row::new(
             "audio: mean delay with a line of the same rate, over that with the curve",
             Unit::Times,
             Expected::AtLeast(1.0),
-            delay(&lines, "cmu-audio") / delay(&curves, "cmu-audio"),
+            by_line,
         )
         .judging("Finally, we would like to support priority service in the sense that delay (both average delay and delay bound) and bandwidth allocations are decoupled."),
         ratio("a session by sced: mean delay, line over concave", straight.0, concave.0),
@@ -73,10 +84,10 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     );
     for class in ["cmu-audio", "cmu-data", "pitt-data"] {
         let cells = [
-            delay(&curves, class) * 1e3,
-            delay(&lines, class) * 1e3,
-            rate(&curves, class) / 1e6,
-            rate(&lines, class) / 1e6,
+            over(&curves, |run| delay(run, class) * 1e3)?.mean,
+            over(&lines, |run| delay(run, class) * 1e3)?.mean,
+            over(&curves, |run| rate(run, class) / 1e6)?.mean,
+            over(&lines, |run| rate(run, class) / 1e6)?.mean,
         ];
         classes.row(std::iter::once(class.to_owned()).chain(cells.map(|cell| format!("{cell:.2}"))));
     }
@@ -88,6 +99,12 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         .with_table(table)
         .with_rerun(priority.rerun(""))
         .with_rerun(coupled.rerun("")))
+}
+
+/// Returns the mean of a quantity over runs in different phases.
+fn over(runs: &[Record], value: impl Fn(&Record) -> f64) -> Result<Estimate, ClaimError> {
+    let values: Vec<f64> = runs.iter().map(value).collect();
+    Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
 }
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");
@@ -129,50 +146,60 @@ fn competing(run: &Record, class: &str, times: &[(f64, f64)]) -> f64 {
 /// Tests Section 6.1, footnote 3.
 pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let workload = Workload::new("hfsc-fig10.toml", FIG10);
-    let [hfsc, pfq] = [record(lab, &workload, "hfsc", &workload)?, record(lab, &workload, "hpfq", &workload)?];
+    let phases: u64 = lab.by_effort(5, 20);
+    let play = |workload: &Workload, scheduler: &str| -> Result<Vec<Record>, ClaimError> {
+        (0..phases).map(|phase| record(lab, &workload.clone().in_phase(phase), scheduler, workload)).collect()
+    };
+    let (hfsc, pfq) = (play(&workload, "hfsc")?, play(&workload, "hpfq")?);
     let sessions = [("audio", 64e3), ("video", 2e6), ("on-off", 1.8e6), ("other-a", 636e3)];
     let length = |times: &[(f64, f64)]| times.iter().map(|(from, to)| to - from).sum::<f64>();
-    let due = |class: &str, bps: f64, times: &[(f64, f64)]| {
+    let due = |run: &Record, class: &str, bps: f64, times: &[(f64, f64)]| {
         let within = |&&at: &&f64| times.iter().any(|&(from, to)| at >= from && at < to);
-        deadlines(&pfq, class, bps).iter().filter(within).count() as f64 / length(times)
+        deadlines(run, class, bps).iter().filter(within).count() as f64 / length(times)
     };
-    let all = |times: &[(f64, f64)]| sessions.map(|(class, bps)| due(class, bps, times)).iter().sum::<f64>();
-    let (off, on, own) = (all(&OFF), all(&ON), due("on-off", 1.8e6, &ON));
-    let rise = |run: &Record, class: &str| competing(run, class, &ON) / competing(run, class, &OFF);
-    let doubles = |class: &str| {
-        Row::new(
+    let all = |run: &Record, times: &[(f64, f64)]| {
+        sessions.map(|(class, bps)| due(run, class, bps, times)).iter().sum::<f64>()
+    };
+    let own = over(&pfq, |run| due(run, "on-off", 1.8e6, &ON) / all(run, &ON))?;
+    let more = over(&pfq, |run| all(run, &ON) / all(run, &OFF) - 1.0)?;
+    let rise =
+        |runs: &[Record], class: &str| over(runs, |run| competing(run, class, &ON) / competing(run, class, &OFF));
+    let doubles = |class: &str| -> Result<Row, ClaimError> {
+        Ok(Row::new(
             format!("H-WF2Q+: packets of others that a packet of {class} waits for, on over off"),
             Unit::Times,
-            Expected::Near(2.0, 0.15),
-            rise(&pfq, class),
+            Expected::Near(2.0, ABOUT),
+            rise(&pfq, class)?,
         )
         .judging("when the ON-OFF source becomes active, the number of packets from competing sessions that an audio or video packet has to wait before receiving service almost doubles and the delay increases accordingly.")
         .departing(
             2.0,
-            3.0,
+            // From one packet, the one on the link, to one of each session of class A.
+            4.0,
             "Class A's other session is missing from the text. With one that sends 636 kbit/s an off on-off session leaves audio and video nearly alone in class A, \
              so that they wait for little: the table has less of a rise the more that session sends.",
-        )
+        ))
     };
     let rows = vec![
-        Row::new("packets of class A that have deadlines in an interval: part that is the on-off session's", Unit::Part, Expected::Near(0.4, 0.15), own / on)
+        Row::new("packets of class A that have deadlines in an interval: part that is the on-off session's", Unit::Part, Expected::Near(0.4, ABOUT), own)
             .judging("Because the bandwidth of the ON-OFF session accounts for 40 % of the total bandwidth of class A (footnote 3)"),
-        Row::new("the same: increase when the on-off session becomes active", Unit::Part, Expected::Near(0.4, 0.25), on / off - 1.0).departing(
+        Row::new("the same: increase when the on-off session becomes active", Unit::Part, Expected::Near(0.4, ABOUT), more).departing(
             0.5,
             0.67,
             "40 % of what there is with the on-off session are 67 % of what there was without it, in bytes. In packets they are 55 % here, because audio has 50 small ones a second. \
              The text's \"also increases by approximately 40 %\" counts the session's part of class A, which the first row has.",
         ),
-        doubles("audio"),
-        doubles("video"),
-        Row::new("H-FSC: packets of others that an audio packet waits for, on over off", Unit::Times, Expected::AtMost(1.2), rise(&hfsc, "audio"))
+        doubles("audio")?,
+        doubles("video")?,
+        Row::new("H-FSC: packets of others that an audio packet waits for, on over off", Unit::Times, Expected::AtMost(1.2), rise(&hfsc, "audio")?)
             .judging("when the ON-OFF session becomes active, the number of additional packets from competing sessions an audio or video packet has to wait before being transmitted increases by less than 20 %"),
-        Row::new("H-FSC: packets of others that a video packet waits for, on over off", Unit::Times, Expected::AtMost(1.2), rise(&hfsc, "video"))
+        Row::new("H-FSC: packets of others that a video packet waits for, on over off", Unit::Times, Expected::AtMost(1.2), rise(&hfsc, "video")?)
             .judging("when the ON-OFF session becomes active, the number of additional packets from competing sessions an audio or video packet has to wait before being transmitted increases by less than 20 %"),
     ];
     let mut table = Table::new("Deadlines a second by session of class A", &["session", "off", "on"]);
     for (class, bps) in sessions {
-        table.row([class.to_owned(), format!("{:.1}", due(class, bps, &OFF)), format!("{:.1}", due(class, bps, &ON))]);
+        let cell = |times| Ok::<_, ClaimError>(format!("{:.1}", over(&pfq, |run| due(run, class, bps, times))?.mean));
+        table.row([class.to_owned(), cell(&OFF)?, cell(&ON)?]);
     }
     let mut waits =
         Table::new("Packets of others that one waits for, in the mean", &["scheduler, session", "off", "on"]);
@@ -182,20 +209,20 @@ pub(super) fn footnote(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     if busy.text == FIG10 {
         return Err(ClaimError::other("hfsc-fig10.toml has another source of other-a"));
     }
-    let [hfsc_busy, pfq_busy] = [record(lab, &busy, "hfsc", &busy)?, record(lab, &busy, "hpfq", &busy)?];
+    let (hfsc_busy, pfq_busy) = (play(&busy, "hfsc")?, play(&busy, "hpfq")?);
     let runs = [
         ("hfsc", &hfsc),
         ("hpfq", &pfq),
         ("hfsc, other-a always sends", &hfsc_busy),
         ("hpfq, other-a always sends", &pfq_busy),
     ];
-    for (name, run) in runs {
+    for (name, runs) in runs {
         for class in ["audio", "video"] {
-            let cells = [competing(run, class, &OFF), competing(run, class, &ON)];
-            waits.row(std::iter::once(format!("{name}, {class}")).chain(cells.map(|cell| format!("{cell:.2}"))));
+            let cells = [over(runs, |run| competing(run, class, &OFF))?, over(runs, |run| competing(run, class, &ON))?];
+            waits.row(std::iter::once(format!("{name}, {class}")).chain(cells.map(|cell| format!("{:.2}", cell.mean))));
         }
     }
-    let note = "The scenario of Figure 10 as it is shipped. A deadline is when the session's rate alone has sent a packet, counted from when it came or the last was due. A packet waits for \
+    let note = "The scenario of Figure 10, whose sources begin at random instants of their periods. A deadline is when the session's rate alone has sent a packet, counted from when it came or the last was due. A packet waits for \
                 the one on the link when it comes and for all others that begin before it.";
     Ok(Finding::new(note, rows)
         .with_table(table)

@@ -63,7 +63,7 @@ fn figure_1(name: &str, video: f64, data: bool, seed: u32) -> Workload {
     }
     source("pitt-video", "model = \"cbr\"\nrate = \"7500kbit\"\n");
     source("pitt-data", "model = \"poisson\"\nrate = \"10mbit\"\n");
-    Workload::new(name, text)
+    Workload::new(name, text).in_any_phase()
 }
 
 /// Delays of U. Pitt, in seconds, and the rate of its data in bit/s.
@@ -170,7 +170,7 @@ pub(super) fn cbqprio(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             Expected::AtLeast(1.2),
             estimate(&found[2], &data)?,
         )
-        .departing(0.4, 1.2, reason),
+        .departing(0.0, 1.2, reason),
     );
     let what = "cbq-top-level, which the text says avoids it: longest delay of real-time packets, over that of hfsc";
     rows.push(Row::shown(what, Unit::Times, longest(&found[3]) / longest(&found[0])));

@@ -6,6 +6,7 @@ use fairlink_core::{DropReason, Hierarchy, Nanos, Packet, Scheduler as _};
 
 use super::cost::{Call, DEEP, FLAT, FROM, Made, Meter, TO, arrivals, backlog, run, tree, tree_of};
 use super::structures::unequal;
+use crate::claims::words::ABOUT;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use fairlink_figures::axis::Axis;
 use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
@@ -295,12 +296,12 @@ pub(super) fn backlogged(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             }
         }
         let what = format!("{name}: entries for a packet, all calls: all backlogged over two-state sources");
-        let row = Row::new(what, Unit::Times, Expected::Near(1.0, 0.25), busy.entries() / usual.entries())
+        let row = Row::new(what, Unit::Times, Expected::Near(1.0, ABOUT), busy.entries() / usual.entries())
             .judging("Nevertheless, the average per packet queueing overhead changes little.");
         rows.push(if kind == "equal" {
-            row.departing(0.1, 0.75, ONE_ORDER)
+            row.departing(0.1, 1.0 - ABOUT, ONE_ORDER)
         } else {
-            row.or_weaker(1.25, 2.5, ONLY_ENTRIES)
+            row.or_weaker(1.0 + ABOUT, 2.5, ONLY_ENTRIES)
         });
         lines.push((format!("{name}, two-state sources"), usual));
         lines.push((format!("{name}, all backlogged"), busy));

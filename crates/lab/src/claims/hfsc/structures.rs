@@ -305,17 +305,12 @@ pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let found = super::classifier::time(lab, 1000, passes)?;
     let rows = vec![
         Row::new(
-            "packets in a second, of the text's 9 us and 3 us",
+            "packets in a second of our times in the scheduler and in the classifier",
             Unit::Number,
             Expected::AtLeast(83_000.0),
-            forecast,
+            1e9 / (ours + found),
         ),
-        Row::new(
-            "packets in a second, of its 8.79 us (all backlogged) and 3 us",
-            Unit::Number,
-            Expected::AtLeast(83_000.0),
-            1.0 / (8.79e-6 + 3e-6),
-        ),
+        Row::shown("the division itself: packets in a second of the text's 9 us and 3 us", Unit::Number, forecast),
         Row::shown("ours: time in the scheduler for a packet, 1000 sessions", Unit::Seconds, ours / 1e9),
         Row::shown("packets in a second of our time in the scheduler alone", Unit::Number, 1e9 / ours),
         Row::new(
@@ -331,15 +326,9 @@ pub(super) fn forecast(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             found / 1e9,
         )
         .judging("the average time to classify a packet based on hashing is about 3 μs"),
-        Row::new(
-            "packets in a second of our times in the scheduler and in the classifier",
-            Unit::Number,
-            Expected::Beside(83_000.0),
-            1e9 / (ours + found),
-        ),
     ];
     let note = format!(
-        "The text adds two times that it measured and takes the reciprocal; it leaves out the rest of forwarding (its footnote 4). So do the first two rows. Beside them is the same of our times in the scheduler and in the classifier, on {}; hfsc.classifier counts the steps of the latter. \
+        "The text adds two times that it measured and takes the reciprocal; it leaves out the rest of forwarding (its footnote 4). A division proves nothing, so that the same of our times in the scheduler and in the classifier is judged, on {}; hfsc.classifier counts the steps of the latter. \
          fairlink-lab bench --gateway measures what the gateway forwards, with everything.",
         machine()
     );

@@ -77,7 +77,7 @@ pub(super) fn alpha_hdrr(_: &Lab<'_>) -> Result<Finding, ClaimError> {
 /// Tests Corollary 1 against Theorem 3.
 pub(super) fn alpha_flat(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let cases = lab.by_effort(200, 2_000);
-    let (mut pairs, mut different) = (0u64, 0usize);
+    let (mut pairs, mut different, mut above) = (0u64, 0usize, 0usize);
     for case in 0..cases {
         lab.go_on()?;
         let mut dice = SeededRng::new(1, case);
@@ -101,12 +101,43 @@ pub(super) fn alpha_flat(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
                 different += usize::from(bounds.alpha_between(i, j) != Some(corollary));
             }
         }
+        // The quantum of DRR with which the corollary says that its bound is the same.
+        let longest = tree.leaves().iter().map(|&leaf| packets[leaf.index()]).max().ok_or_else(none)?;
+        above += usize::from(num(2) + num(2) * &largest > num(2) * num(longest));
     }
     let note = format!(
         "Both formulas in rational numbers for {pairs} pairs of leaves in {cases} random flat trees with 2 to 40 leaves, weights from \
          1 to 1,000,000 and largest packets from 1 to 9000 B."
     );
-    Ok(Finding::new(note, vec![Row::never("pairs for which the two formulas differ", different)]))
+    let rows = vec![
+        Row::never("pairs for which the two formulas differ", different),
+        Row::never("trees in which the quantum of DRR with the same bound, 2 + 2 max (L_k - 1) / w_k, is above 2 L_max", above)
+            .judging("This bound is identical to the bound for the non-hierarchical DRR scheduler with quantum 2 + 2 max (L_k - 1)/w_k bytes [8], which is no greater than 2 L_max"),
+    ];
+    Ok(Finding::new(note, rows))
+}
+
+/// Tests which of the two fairness bounds is lower in deep trees.
+pub(super) fn alpha_deep(_: &Lab<'_>) -> Result<Finding, ClaimError> {
+    let mut table =
+        Table::new("Fairness bounds in bytes, binary trees with weights 3 and 7", &["levels", "HLS", "HDRR"]);
+    let mut found = Vec::new();
+    for (levels, ..) in TABLE_2 {
+        let tree = binary(levels)?;
+        let weights = written(&tree)?;
+        let [hls, hdrr] = [hls(&tree, &weights)?.alpha(), hdrr(&tree, &weights)?.alpha()]
+            .map(|worst| worst.map(|w| to_f64(&w.value)));
+        let (hls, hdrr) = (hls.ok_or_else(none)?, hdrr.ok_or_else(none)?);
+        table.row([levels.to_string(), format!("{hls:.1}"), format!("{hdrr:.1}")]);
+        found.push(hdrr / hls);
+    }
+    let (first, last) = (found[0], found[found.len() - 1]);
+    let rows = vec![
+        Row::new("11 levels: bound of HDRR over that of HLS", Unit::Times, Expected::AtMost(1.0), last),
+        Row::shown("4 levels: the same", Unit::Times, first),
+    ];
+    let note = "Theorems 3 and 4 on the trees of Table II. The bound of HLS grows with the number of levels, that of HDRR, as printed, does not.";
+    Ok(Finding::new(note, rows).with_table(table))
 }
 
 fn num(value: u64) -> BigRational {

@@ -12,6 +12,7 @@ use fairlink_core::{Dequeued, DropReason, Leniency, Members, Nanos, Packet, Sche
 use fairlink_workload::Shape;
 
 use crate::bench::{cost, machine};
+use crate::claims::words::{DRAMATICALLY, MUCH, VERY};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit};
 use fairlink_figures::axis::Axis;
 use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
@@ -72,7 +73,8 @@ pub(super) fn exp4(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let cells = costs.iter().chain([&progressive, &linear]).map(last);
             table.row(std::iter::once(format!("{shape}, {count}")).chain(cells));
         }
-        let work: Vec<Work> = counts.iter().map(|&count| Work::measure(lab, count, flat)).collect::<Result<_, _>>()?;
+        // Counts do not take time: all numbers of leaves in a quick run, too, so that its verdict is that of a full one.
+        let work: Vec<Work> = (1..=13).map(|power| Work::measure(lab, 1 << power, flat)).collect::<Result<_, _>>()?;
         let most = work.iter().map(|work| work.hls / work.on_path).fold(0.0, f64::max);
         let what =
             format!("{shape}: classes that hls updates for a packet, over those that htb and cbq update, the largest");
@@ -189,7 +191,7 @@ impl Work {
 pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table =
         Table::new("Filters compared for a packet, binary tree", &["leaves", "two at each node", "all at the root"]);
-    let powers = 1..=13u32;
+    let powers = 1..=lab.by_effort(10, 13u32);
     let mut found = Vec::new();
     for power in powers {
         lab.go_on()?;
@@ -204,10 +206,10 @@ pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     };
     let (hundred, thousand) = (at(128)?, at(1024)?);
     let rows = vec![
-        Row::new("comparisons of 1024 leaves over those of 128, all at the root", Unit::Times, Expected::AtLeast(4.0), thousand[1] / hundred[1]),
-        Row::new("comparisons of 1024 leaves over those of 128, two at each node", Unit::Times, Expected::AtMost(2.0), thousand[0] / hundred[0])
+        Row::new("comparisons of 1024 leaves over those of 128, all at the root", Unit::Times, Expected::AtLeast(DRAMATICALLY), thousand[1] / hundred[1]),
+        Row::new("comparisons of 1024 leaves over those of 128, two at each node", Unit::Times, Expected::AtMost(MUCH), thousand[0] / hundred[0])
             .judging("The number of transactions initially increases linearly with the leaf classes and saturates at around 300K transactions …"),
-        Row::new("comparisons of 1024 leaves, at the root over at each node", Unit::Times, Expected::AtLeast(10.0), thousand[1] / thousand[0]),
+        Row::new("comparisons of 1024 leaves, at the root over at each node", Unit::Times, Expected::AtLeast(VERY), thousand[1] / thousand[0]),
     ];
     let note = "Counted on the filters that hls.exp4 times: how many are compared until the class of a packet is found, the mean over all leaves. The text's transactions are those of kernels and machines of its laboratory; what a comparison costs there is not known, so that the drop is judged by how many there are. Beyond 128 leaves each doubling doubles what the root compares for every packet, and adds three to what nodes compare.";
     Ok(Finding::new(note, rows).with_table(table))
@@ -239,14 +241,20 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         let words = |yes: bool| if yes { "takes it" } else { "too deep" }.to_owned();
         table.row([leaves.to_string(), levels.to_string(), words(fits), words(builds("hls")?), words(builds("htb")?)]);
     }
-    rows.push(Row::new(
-        "leaves of the largest binary tree that the kernel's HTB takes",
+    rows.push(Row::shown(
+        "leaves of the largest binary tree that fits the kernel's levels",
         Unit::Count,
-        Expected::Within(128.0, 0.0),
         deepest as f64,
     ));
+    if !lab.real.contains_key("hls.depth") {
+        rows.push(Row::new("kernels that were given the trees, of one", Unit::Count, Expected::AtLeast(1.0), 0.0).departing(
+            0.0,
+            0.0,
+            "Arithmetic, not tried: 128 leaves follow from the constant of the kernel's header. --real has a kernel build the trees.",
+        ));
+    }
     let note = format!(
-        "The kernel's HTB has {KERNEL_HTB_LEVELS} levels of classes (TC_HTB_MAXDEPTH). The text counts the root of the tree as a class, and its binary trees of N leaves have 2 N - 1. Ours has no such limit: `fairlink check` warns of a tree for `htb` that the kernel's would refuse, and so does `fairlink tc export`. The limit itself is the kernel's and is not tried here."
+        "The kernel's HTB has {KERNEL_HTB_LEVELS} levels of classes (TC_HTB_MAXDEPTH). The text counts the root of the tree as a class, and its binary trees of N leaves have 2 N - 1. Ours has no such limit: `fairlink check` warns of a tree for `htb` that the kernel's would refuse, and so does `fairlink tc export`."
     );
     Ok(Finding::new(note, rows).with_table(table))
 }

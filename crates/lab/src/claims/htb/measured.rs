@@ -3,11 +3,15 @@
 
 use fairlink_config::tc::{ImportOptions, import};
 use fairlink_core::Rate;
-use fairlink_sim::Run;
+use std::sync::Arc;
 
-use crate::claims::{ClaimError, Workload};
+use fairlink_sim::Run;
+use fairlink_sim::statistics::Estimate;
+
+use crate::claims::{ClaimError, Lab, Value, Workload};
 use fairlink_figures::axis::Axis;
 use fairlink_figures::figure::{Event, Figure, Panel, Series, SeriesStyle};
+use fairlink_figures::measure::OPTIONS;
 
 /// The set-up for HTB on one device.
 pub(super) const HTB: &str = include_str!("../../../../../scenarios/htb/htb.tc");
@@ -34,7 +38,27 @@ pub(super) fn scenario(name: &str, tc: &str, script: &str) -> Result<Workload, C
     let rate = Some(Rate::from_bps(CARD).map_err(ClaimError::other)?);
     let link = import(name, tc, &ImportOptions { rate, device: None })?;
     let text = format!("{}\n[[source]]\nmodel = \"script\"\nscript = '''\n{script}'''\n", link.text);
-    Ok(Workload::new(name, text))
+    Ok(Workload::new(name, text).in_any_phase())
+}
+
+/// Runs of each scenario: each with phases of its own.
+pub(super) fn play(lab: &Lab<'_>, workload: &Workload, scheduler: &str) -> Result<Arc<Vec<Run>>, ClaimError> {
+    lab.play(workload, &[scheduler], lab.by_effort(20, 100), &OPTIONS)
+}
+
+/// Returns the mean of a quantity over runs, with its interval.
+pub(super) fn mean(runs: &[Run], of: impl Fn(&Run) -> f64) -> Value {
+    of_values(runs.iter().map(of))
+}
+
+/// Returns the mean of a value of each run, with its interval; NaN of none.
+pub(super) fn of_values(values: impl Iterator<Item = f64>) -> Value {
+    Estimate::from_values(&values.collect::<Vec<f64>>()).map_or(f64::NAN.into(), Value::from)
+}
+
+/// The same of a quantity of two runs with the same phases.
+pub(super) fn of_pairs(one: &[Run], other: &[Run], of: impl Fn(&Run, &Run) -> f64) -> Value {
+    of_values(one.iter().zip(other).map(|(one, other)| of(one, other)))
 }
 
 /// Returns the values of windows of a class between two instants in seconds, each with the packets that left in it.
@@ -79,18 +103,19 @@ pub(super) fn delay(run: &Run, class: &str, span: (f64, f64)) -> (f64, f64) {
 }
 
 /// Draws rate and delay of flows against time, with the script's `R` below the x axis, like the text's plots: a panel
-/// of rates and one of delays for each run.
+/// of rates and one of delays for the first run of each kind.
 pub(super) fn plot(
     title: &str,
     workload: &Workload,
-    runs: &[(&str, &Run)],
+    runs: &[(&str, &[Run])],
     flows: &[(&str, &str)],
 ) -> Result<Figure, ClaimError> {
     let scripts = workload.read("htb")?.scripts;
     let events = scripts.iter().flat_map(|script| &script.script.rates);
     let events: Vec<Event> = events.map(|rate| Event { x: rate.at.0 as f64 / 1e9, text: rate.to_string() }).collect();
     let mut panels = Vec::new();
-    for (words, run) in runs {
+    for (words, runs) in runs {
+        let Some(run) = runs.first() else { continue };
         let Some(windows) = &run.windows else { continue };
         let x = || Axis::linear("time in s", 0.0, run.duration_s);
         let mut rates = Panel::new(format!("{words}: rate"), x(), Axis::linear("rate in kB/s", 0.0, 105.0)).high(200.0);

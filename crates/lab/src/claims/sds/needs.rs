@@ -3,11 +3,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Distribution, Fate, Observer, PacketSeen, Run};
 
 use super::losses::{BUSY, VOICE, voices};
-use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, VIDEO, Voice, lost, lower, of_kind};
-use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
+use super::sources::{CELL, Compared, LINK, OPTIONS, Sources, VIDEO, Voice, lost, of_kind};
+use crate::claims::words::{MUCH, SIGNIFICANTLY, VERY};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
 use fairlink_figures::human;
 
 /// Returns the part of the packets of a kind that was dropped.
@@ -118,18 +120,24 @@ pub(super) fn lqf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let waits = |run: &Run| of_kind(run, "slow").next().and_then(|class| class.delay().max);
     let played = Compared::play(lab, &slow, &["lqf", "wfq"], seeds)?;
     let guarded = Compared::play(lab, &slow, &["fq-ldf"], seeds)?;
-    let [starved, wfq, ldf] = [played.mean(0, waits)?.mean, played.mean(1, waits)?.mean, guarded.mean(0, waits)?.mean];
+    let starved = played.mean(0, waits)?;
+    // A run with one long burst would outweigh all others: ratios are averaged as logarithms.
+    let over_pgps = |which: &Compared| -> Result<Value, ClaimError> {
+        let logarithms = |runs: &Compared, n| runs.each(n, |run| waits(run).map(f64::ln));
+        let ratio = Estimate::of_differences(&logarithms(which, 0), &logarithms(&played, 1));
+        Ok(Value::from(ratio.ok_or_else(|| ClaimError::other("no run has a value"))?).map(f64::exp))
+    };
     rows.push(
         Row::new(
-            "slow CBR source within its guarantee: longest delay under lqf over that under PGPS",
+            "slow CBR source within its guarantee: longest delay under lqf over that under PGPS, geometric mean of the runs",
             Unit::Times,
             Expected::AtLeast(10.0),
-            starved / wfq,
+            over_pgps(&played)?,
         )
         .judging(STARVE),
     );
     rows.push(
-        Row::new("the same, under FQ-LDF", Unit::Times, Expected::AtMost(2.0), ldf / wfq)
+        Row::new("the same, under FQ-LDF", Unit::Times, Expected::AtMost(2.0), over_pgps(&guarded)?)
             .judging("We propose three modified fair queueing schemes that adaptively redistribute excess bandwidth while, like fair queueing, guaranteeing each flow its specified share of the link bandwidth."),
     );
     rows.push(Row::shown("longest delay of the slow source under lqf", Unit::Seconds, starved));
@@ -247,10 +255,10 @@ pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
     for kind in KINDS {
         let row = Row::new(
-            format!("{kind}: loss under PGPS less that under FQ-LTO, lower end of the interval"),
+            format!("{kind}: loss under PGPS less that under FQ-LTO"),
             Unit::Part,
             Expected::AtLeast(0.0),
-            lower(&played.gain(|run| lost_of(run, kind))?),
+            played.gain(|run| lost_of(run, kind))?,
         );
         rows.push(if kind == "CBR" {
             row.departing(
@@ -268,13 +276,24 @@ pub(super) fn lto(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             format!("{kind}: standard deviation of the delay, FQ-LTO over PGPS, larger buffers"),
             Unit::Part,
             Expected::AtMost(1.0),
-            deviation(&calm.delays(1, kind)) / deviation(&calm.delays(0, kind)),
+            calm.estimate(|runs| Ok(deviation(&runs.delays(1, kind)) / deviation(&runs.delays(0, kind))))?,
         ));
     }
     rows.push(
-        Row::new("all kinds: loss under PGPS less that under FQ-LTO, lower end of the interval", Unit::Part, Expected::AtLeast(0.0), lower(&played.gain(lost)?))
+        Row::new("all kinds: loss under PGPS less that under FQ-LTO", Unit::Part, Expected::AtLeast(0.0), played.gain(lost)?)
             .or_weaker(-2e-3, 0.0, "Not less beyond the interval of these runs.")
             .judging("The LTO policy tries to minimize packet losses by assigning excess bandwidth under the assumption that the flow which is likely to overflow the quickest has the most instantaneous bandwidth need."),
+    );
+    // The same arrivals under FQ-LDF, which does not know how different the limits are.
+    let longest_first = Compared::play(lab, &workload, &["fq-ldf", "fq-lto"], seeds)?;
+    rows.push(
+        Row::new(
+            "all kinds: loss under FQ-LDF less that under FQ-LTO",
+            Unit::Part,
+            Expected::AtLeast(0.0),
+            longest_first.gain(lost)?,
+        )
+        .judging("An enhancement to FQ-LDF is to explicitly take into account the different delay requirements that applications may have."),
     );
     let table = mix_table(lab, &workload, seeds)?;
     Ok(Finding::new(UNEVEN.described(seeds, seconds), rows)
@@ -290,8 +309,10 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (seeds, seconds) = lab.by_effort((8, 20.0), (20, 60.0));
     let workload = CONGESTED.workload(seconds);
     let played = Compared::play(lab, &workload, &["fq-ldf", "fq-lto"], seeds)?;
-    let times = |n: usize, kind: &str| -> Result<f64, ClaimError> {
-        Ok(played.mean(n, |run| lost_of(run, kind))?.mean / played.mean(n, |run| lost_of(run, "video"))?.mean)
+    let times = |n: usize, kind: &str| {
+        played.estimate(|runs| {
+            Ok(runs.mean(n, |run| lost_of(run, kind))?.mean / runs.mean(n, |run| lost_of(run, "video"))?.mean)
+        })
     };
     let [cbr, voice, _] = CONGESTED.means();
     let assigned = CONGESTED.assigned[0];
@@ -305,22 +326,22 @@ pub(super) fn ldf(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         played.mean(n, rate)
     };
     let rows = vec![
-        Row::new("CBR: loss under FQ-LDF over that of video", Unit::Times, Expected::AtLeast(2.0), times(0, "CBR")?),
+        Row::new("CBR: loss under FQ-LDF over that of video", Unit::Times, Expected::AtLeast(MUCH), times(0, "CBR")?),
         Row::new(
             "voice: loss under FQ-LDF over that of video",
             Unit::Times,
-            Expected::AtLeast(2.0),
+            Expected::AtLeast(MUCH),
             times(0, "voice")?,
         ),
         Row::new(
             "CBR: part of what it needs beyond its guarantee that it gets under FQ-LDF",
             Unit::Part,
-            Expected::AtMost(0.5),
+            Expected::AtMost(1.0 / VERY),
             beyond(0, "CBR", cbr)?,
         )
         .judging(ALMOST)
         .or_weaker(
-            0.5,
+            1.0 / VERY,
             1.0,
             "Less than it needs, and more than almost nothing: while no other queue is long, it gets what there is.",
         ),
@@ -401,15 +422,15 @@ pub(super) fn lb(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     }
     let plain = Compared::play(lab, &workload, &["fq-lto", "fq-lto-lb"], seeds)?;
     let rows = vec![
-        Row::new("loss under FQ-LTO.LB over that under PGPS", Unit::Part, Expected::AtMost(0.8), played.ratio(lost)?)
-            .judging(SIGNIFICANT),
         Row::new(
-            "loss under PGPS less that under FQ-LTO.LB, lower end of the interval",
+            "loss under FQ-LTO.LB over that under PGPS",
             Unit::Part,
-            Expected::AtLeast(0.0),
-            lower(&played.gain(lost)?),
+            Expected::AtMost(1.0 / SIGNIFICANTLY),
+            played.ratio(lost)?,
         )
         .judging(SIGNIFICANT),
+        Row::new("loss under PGPS less that under FQ-LTO.LB", Unit::Part, Expected::AtLeast(0.0), played.gain(lost)?)
+            .judging(SIGNIFICANT),
         Row::new("loss under FQ-LTO.LB over that under FQ-LTO", Unit::Part, Expected::AtMost(1.0), plain.ratio(lost)?),
     ];
     let note = format!(
@@ -428,8 +449,10 @@ fn policed(police: bool, seconds: f64) -> Workload {
     let mut sources =
         Sources::new("15 voice sources, and one that sends four times its guarantee", LINK, CELL, seconds);
     let guarantee = LINK / 16.0;
+    // Two lengths of buffers, so that LTO is not LDF.
     for n in 0..15 {
-        sources.voice(&format!("voice {n}"), "weight = 1\nbuffer = \"150p\"", 0.8 * guarantee, VOICE);
+        let keys = format!("weight = 1\nbuffer = \"{}p\"", [75, 225][n % 2]);
+        sources.voice(&format!("voice {n}"), &keys, 0.8 * guarantee, VOICE);
     }
     sources.cbr("greedy", "weight = 1\nbuffer = \"150p\"", 4.0 * guarantee);
     if police {
@@ -474,7 +497,7 @@ pub(super) fn police(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             format!("{scheduler}: 99th percentile of the delay of the others, policed over not"),
             Unit::Part,
             Expected::AtMost(0.5),
-            others.mean / free.mean(0, waits)?.mean,
+            policed.estimate(|runs| Ok(runs.mean(0, waits)?.mean / free.without(runs).mean(0, waits)?.mean))?,
         ));
         rows.push(
             Row::new(

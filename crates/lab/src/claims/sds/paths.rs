@@ -14,7 +14,8 @@ use super::sources::{
 };
 use crate::claims::finding::Rerun;
 use crate::claims::random::SeededRng;
-use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
+use crate::claims::words::MUCH;
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
 use fairlink_figures::human;
 
 /// Rate of each link of a path in bit/s.
@@ -200,19 +201,19 @@ pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut parts = Vec::new();
     for (words, scheduler) in [("FIFO", "fifo"), ("PGPS", "wfq"), ("FQ-LDF", "fq-ldf")] {
         let played = Compared::play(lab, &workload, &[scheduler], seeds)?;
-        let of = |value: fn(&Run, &str) -> Option<f64>| -> Result<f64, ClaimError> {
-            Ok(played.mean(0, |run| value(run, ""))?.mean / bound)
+        let of = |value: fn(&Run, &str) -> Option<f64>| -> Result<Value, ClaimError> {
+            Ok(Value::from(played.mean(0, |run| value(run, ""))?).map(|delay| delay / bound))
         };
         let all = [of(mean_delay)?, of(p99)?, of(super::sources::max_delay)?];
         let mut cells = vec![words.to_owned()];
-        cells.extend(all.map(human::percent));
+        cells.extend(all.map(|part| human::percent(part.mean)));
         table.row(cells);
         parts.push(all);
     }
     let lossless = Compared::play(lab, &workload, &["fifo"], seeds)?.mean(0, lost)?.mean;
     let rows = vec![
-        Row::new("mean delay under FIFO as a part of the bound of GPS", Unit::Part, Expected::AtMost(0.2), parts[0][0]),
-        Row::new("99th percentile under FIFO as a part of the bound of GPS", Unit::Part, Expected::AtMost(0.5), parts[0][1]),
+        Row::new("mean delay under FIFO as a part of the bound of GPS", Unit::Part, Expected::AtMost(1.0 / MUCH), parts[0][0]),
+        Row::new("99th percentile under FIFO as a part of the bound of GPS", Unit::Part, Expected::AtMost(1.0 / MUCH), parts[0][1]),
         Row::new("longest delay under PGPS as a part of its bound", Unit::Part, Expected::AtMost(1.0), parts[1][2])
             .judging("However, to guarantee worst case delay bounds the scheduler merely needs to isolate flows so that each flow receives its guaranteed share of the link bandwidth [1], [19]."),
         Row::shown("longest delay under FIFO as a part of the bound of GPS", Unit::Part, parts[0][2]),
@@ -220,7 +221,7 @@ pub(super) fn fifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     ];
     let note = format!(
         "32 exponential on-off sources of four times their mean rate while on, each behind a leaky bucket of {BURST} packets and {RATE} of its mean rate and an access line of a quarter of the link, at a utilisation of {FIFO_BUSY}. GPS promises \
-         {}: sigma over a 32nd of the link. \"Much lower\" is taken as a fifth for the mean and half for the 99th percentile. The text cites others and gives no numbers. {seeds} runs of {seconds} s.",
+         {}: sigma over a 32nd of the link. The text cites others and gives no numbers. {seeds} runs of {seconds} s.",
         human::time(bound)
     );
     Ok(Finding::new(note, rows)
@@ -280,7 +281,6 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             let bound = f64::from((burst + 1) * CELL) * 8.0 / guarantee + f64::from(CELL) * 8.0 / MIXED_LINK;
             let longest = played
                 .of(0)
-                .iter()
                 .flat_map(|run| of_kind(run, kind))
                 .filter_map(|class| class.delay().max)
                 .fold(0.0, f64::max);
@@ -297,7 +297,7 @@ pub(super) fn bounds(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         table.row(cells);
         if scheduler == "fq-lto" {
             let dropped: u64 =
-                played.of(0).iter().flat_map(|run| &run.classes).map(|class| class.counts().dropped.packets).sum();
+                played.of(0).flat_map(|run| &run.classes).map(|class| class.counts().dropped.packets).sum();
             rows.push(Row::never("packets of all kinds lost", dropped as usize).judging("Note that if data traffic losses must be prevented, this can be done by giving those connections an appropriate weight."));
         }
     }
@@ -372,7 +372,7 @@ pub(super) fn trace(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let exceeded = |n: usize, part: f64| played.delays(n, "").quantile(1.0 - part).unwrap_or(f64::NAN);
     let spread = |n: usize| {
         let all: Vec<f64> =
-            played.of(n).iter().flat_map(|run| of_kind(run, "")).filter_map(|class| class.delay().p99).collect();
+            played.of(n).flat_map(|run| of_kind(run, "")).filter_map(|class| class.delay().p99).collect();
         all.iter().copied().fold(0.0, f64::max)
     };
     let mut rows = Vec::new();

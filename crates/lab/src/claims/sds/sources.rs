@@ -19,7 +19,7 @@ pub(super) const VIDEO_PACKET: u32 = 530;
 /// Frames of video in a second. The text does not say.
 pub(super) const FRAMES: u32 = 25;
 /// Correlation of frames, and their peak over the mean.
-const RHO: f64 = 0.98;
+pub(super) const RHO: f64 = 0.98;
 const PEAK_TO_MEAN: f64 = 5.0;
 /// Mean rate of video in bit/s.
 pub(super) const VIDEO: f64 = 1.5e6;
@@ -121,7 +121,7 @@ impl Sources {
 
     /// Makes the scenario.
     pub(super) fn workload(&self, name: &str) -> Workload {
-        Workload::new(name, format!("{}{}", self.head, self.sources))
+        Workload::new(name, format!("{}{}", self.head, self.sources)).in_any_phase()
     }
 }
 
@@ -138,6 +138,8 @@ pub(super) fn data_rate(link: f64) -> f64 {
 pub(super) struct Compared {
     runs: Arc<Vec<Run>>,
     seeds: usize,
+    /// A seed that is left out, for [`Compared::estimate`].
+    without: Option<usize>,
 }
 
 impl Compared {
@@ -148,17 +150,33 @@ impl Compared {
         schedulers: &[&str],
         seeds: u64,
     ) -> Result<Self, ClaimError> {
-        Ok(Self { runs: lab.play(workload, schedulers, seeds, &OPTIONS)?, seeds: seeds as usize })
+        Ok(Self { runs: lab.play(workload, schedulers, seeds, &OPTIONS)?, seeds: seeds as usize, without: None })
+    }
+
+    /// Returns these runs without the seed that `others` leave out: seeds of two workloads are paired.
+    pub(super) fn without(&self, others: &Self) -> Self {
+        Self { runs: Arc::clone(&self.runs), seeds: self.seeds, without: others.without }
     }
 
     /// Returns the runs of one of the schedulers.
-    pub(super) fn of(&self, scheduler: usize) -> &[Run] {
-        &self.runs[scheduler * self.seeds..(scheduler + 1) * self.seeds]
+    pub(super) fn of(&self, scheduler: usize) -> impl Iterator<Item = &Run> + Clone {
+        let runs = self.runs[scheduler * self.seeds..(scheduler + 1) * self.seeds].iter().enumerate();
+        runs.filter(|&(seed, _)| Some(seed) != self.without).map(|(_, run)| run)
+    }
+
+    /// Estimates a statistic of the runs by leaving out each seed once.
+    pub(super) fn estimate(
+        &self,
+        statistic: impl Fn(&Self) -> Result<f64, ClaimError>,
+    ) -> Result<Estimate, ClaimError> {
+        Estimate::jackknife(self.seeds, |without| {
+            statistic(&Self { runs: Arc::clone(&self.runs), seeds: self.seeds, without })
+        })
     }
 
     /// Returns a quantity of each run of a scheduler.
     pub(super) fn each(&self, scheduler: usize, value: impl Fn(&Run) -> Option<f64>) -> Vec<Option<f64>> {
-        self.of(scheduler).iter().map(value).collect()
+        self.of(scheduler).map(value).collect()
     }
 
     /// Its mean.
@@ -173,24 +191,19 @@ impl Compared {
     }
 
     /// Returns the second's mean over the first's.
-    pub(super) fn ratio(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<f64, ClaimError> {
-        Ok(self.mean(1, value)?.mean / self.mean(0, value)?.mean)
+    pub(super) fn ratio(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<Estimate, ClaimError> {
+        self.estimate(|runs| Ok(runs.mean(1, value)?.mean / runs.mean(0, value)?.mean))
     }
 
     /// Delays of classes whose names begin with this, of all runs of a scheduler.
     pub(super) fn delays(&self, scheduler: usize, prefix: &str) -> Distribution {
-        let runs = self.of(scheduler).iter();
+        let runs = self.of(scheduler);
         Distribution::of_all(runs.flat_map(|run| run.distributions_of(|class| class.name.starts_with(prefix))))
     }
 }
 
 fn nothing() -> ClaimError {
     ClaimError::other("no run has a value")
-}
-
-/// Returns the lower end of an interval.
-pub(super) fn lower(estimate: &Estimate) -> f64 {
-    estimate.mean - estimate.ci95.unwrap_or(f64::INFINITY)
 }
 
 /// Classes whose names begin with this.
