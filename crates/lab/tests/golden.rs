@@ -55,12 +55,16 @@ fn write(paper: &str, outcomes: &[&Outcome]) {
     std::fs::write(file(paper), text).unwrap();
 }
 
-/// Claims whose quick runs take more than three seconds of processor time each, four fifths of that of all: `scripts/check --long` tries them,
+/// Claims whose quick runs take more than two seconds of processor time each, nine tenths of that of all: `scripts/check --long` tries them,
 /// and so does a run that names them in `FAIRLINK_CLAIMS`.
-const LONG: [&str; 19] = [
+const LONG: [&str; 25] = [
     "beyond.matrix",
+    "drrpp.fig510",
     "drrpp.fig513",
+    "drrpp.fig56",
+    "hfsc.requests",
     "hls.exp2",
+    "hls.exp2.spontaneous",
     "hls.exp3",
     "sds.bounds",
     "sds.edf",
@@ -73,7 +77,9 @@ const LONG: [&str; 19] = [
     "sds.ldf.small",
     "sds.lqf",
     "sds.lto",
+    "sds.pareto",
     "sds.pgps",
+    "sds.police",
     "sds.table1",
     "sds.trace",
     "sds.videoloss",
