@@ -30,14 +30,25 @@ impl CoreModel {
         }
     }
 
-    /// Packets that may be between the queues of classes and the link: a greedy source keeps as many more.
-    pub(crate) fn behind(&self, tree: &Hierarchy) -> u32 {
+    /// Packets of `shortest` bytes that may be between the queues of classes and the link: a greedy source keeps as many
+    /// more.
+    pub(crate) fn behind(&self, tree: &Hierarchy, shortest: u32) -> u32 {
         if self.cores.is_one() {
             return 0;
         }
-        let link = tree.link();
-        let bytes = link.rate.bytes_in(Nanos(self.lag.0.saturating_mul(4).saturating_add(60_000)));
-        let packets = bytes / u64::from(link.max_packet.max(1)) + 2 * BATCH as u64;
+        let bytes = tree.link().rate.bytes_in(Nanos(self.lag.0.saturating_mul(4).saturating_add(60_000)));
+        let packets = bytes / u64::from(shortest.max(1)) + 2 * BATCH as u64;
         u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+
+    /// Time for which the queue of a leaf must hold its rate, or its core finds it empty in every other pass. The packets
+    /// of a source that is `greedy` also stand in the interface.
+    pub(crate) fn pass(&self, greedy: bool) -> Nanos {
+        let looks = match self.cores {
+            cores if cores.is_one() => 0,
+            cores if cores.split == Split::Shared || cores.has_hubs() => 2 + 2 * u64::from(greedy),
+            cores => u64::from(greedy && cores.split == Split::Hub),
+        };
+        Nanos(self.lag.0.saturating_mul(looks))
     }
 }
