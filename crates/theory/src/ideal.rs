@@ -2,7 +2,7 @@
 //!
 //! | rule | schedulers | how it is computed |
 //! | --- | --- | --- |
-//! | siblings share by weight | hls, hpfq | [`crate::hmm`], exact |
+//! | siblings share by weight | hls, hpfq | [`crate::hmm`], exact; a run where a `ceiling_burst` is small ([`crate::reach`]) |
 //! | siblings share visits by weight | hdrr | the same in visits, with a bisection for how many there are |
 //! | all leaves share by weight | drr, wrr, corr, fair queueing, sced | the same in a tree of one level |
 //! | real time first, siblings share the rest by slopes | hfsc | the same above floors |
@@ -47,9 +47,9 @@ use crate::allotted::Allotted;
 use crate::floats::{CLOSE, SAME, add_up, agree, within};
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
-use crate::limits::{Limit, LimitKind, Limits};
+use crate::limits::{Limit, Limits};
 use crate::played;
-use crate::reach::{self, small_bursts};
+use crate::reach;
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
 use crate::turns;
@@ -211,7 +211,7 @@ impl<'a> Rule<'a> {
             && info.supports(Feature::Ceiling)
             && tree.classes().any(|class| tree.config(class).ceiling.is_some());
         let plays = plays && !drifts;
-        let plays = plays && traffic.steady;
+        let plays = (plays || small_bursts) && traffic.steady;
         let known = traffic.clone();
         let kind = match info.sharing {
             Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
@@ -283,28 +283,6 @@ impl<'a> Rule<'a> {
         self
     }
 
-    /// Returns the terms with classes of a small explicit `ceiling_burst` limited to their reachable rate.
-    fn reached<'b>(&self, terms: &'b Terms, demand: &Demand) -> Result<Cow<'b, Terms>, NotComputed> {
-        if !self.own.small_bursts {
-            return Ok(Cow::Borrowed(terms));
-        }
-        let traffic = &self.own.traffic;
-        let largest = self.tree.link().max_packet;
-        let length = |leaf: ClassId| traffic.packet(leaf).map_or(largest, |bytes| bytes.round() as u32);
-        let small = small_bursts(self.tree, demand, length)
-            .map_err(|error| NotComputed::because(format!("the scheduler refuses the tree: {error}")))?;
-        if small.is_empty() {
-            return Ok(Cow::Borrowed(terms));
-        }
-        let mut limits = terms.limits().clone();
-        for burst in small {
-            limits = limits.lowered(burst.class, Limit { bps: burst.reached_bps.max(1), kind: LimitKind::Ceiling });
-        }
-        let mut terms = terms.clone();
-        terms.set_limits(limits);
-        Ok(Cow::Owned(terms))
-    }
-
     /// Computes the rates of all classes for `demand`.
     ///
     /// # Errors
@@ -313,17 +291,26 @@ impl<'a> Rule<'a> {
     /// # Panics
     /// When `demand` was made for a tree of another size.
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
-        if let Kind::Shares(terms) = &self.own.kind {
-            let terms = self.reached(terms, demand)?;
-            if !terms.has_floors() || terms.rates(self.tree, demand).is_some() {
-                let ideal = Ideal::from(Allocation::by(terms.into_owned(), self.tree, demand));
+        demand.assert_for(self.tree.len());
+        if let Kind::Shares(terms) = &self.own.kind
+            && (!terms.has_floors() || terms.rates(self.tree, demand).is_some())
+        {
+            let ideal = Ideal::from(Allocation::by(terms.clone(), self.tree, demand));
+            if !self.own.small_bursts {
                 self.check_queues(demand, |leaf| ideal.bps(leaf))?;
                 return Ok(ideal);
             }
+            return Ok(match self.find(demand)? {
+                (_, None) => ideal,
+                (rates, run_because) => self.ideal_of(demand, rates, run_because),
+            });
         }
-        demand.assert_for(self.tree.len());
         let (rates, run_because) = self.find(demand)?;
-        Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits(), run_because))))
+        Ok(self.ideal_of(demand, rates, run_because))
+    }
+
+    fn ideal_of(&self, demand: &Demand, rates: Vec<f64>, run_because: Option<String>) -> Ideal {
+        Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits(), run_because)))
     }
 
     /// Computes the rates of all classes for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
@@ -350,7 +337,7 @@ impl<'a> Rule<'a> {
         let found = match (self.by_formula(demand), self.may_miss(demand)) {
             (Ok(rates), None) => (rates, None),
             (Ok(rates), Some(why)) => {
-                let (played, why) = run(NotComputed::because(why.to_owned()))?;
+                let (played, why) = run(why)?;
                 let agree = within(2.0 * CLOSE, &rates, &played, self.capacity());
                 if agree { (rates, None) } else { (played, why) }
             }
@@ -360,18 +347,29 @@ impl<'a> Rule<'a> {
         Ok(found)
     }
 
-    /// Returns the reason why the formula's rates may be wrong, if they may be and a run can decide.
-    fn may_miss(&self, demand: &Demand) -> Option<&'static str> {
-        if !self.own.plays {
+    /// Returns the reason why the formula's rates may be wrong, if they may be.
+    fn may_miss(&self, demand: &Demand) -> Option<NotComputed> {
+        let Parameters { traffic, plays, small_bursts, .. } = &*self.own;
+        if *small_bursts {
+            let largest = self.tree.link().max_packet;
+            let length = |leaf: ClassId| traffic.packet(leaf).map_or(largest, |bytes| bytes.round() as u32);
+            return match reach::burst_may_cost(self.tree, demand, length, traffic.steady) {
+                Ok(burst) => burst.map(|burst| NotComputed::because_of(burst.class, burst.to_string())),
+                Err(error) => Some(NotComputed::because(format!("the scheduler refuses the tree: {error}"))),
+            };
+        }
+        if !plays {
             return None;
         }
         let some_rate =
             || self.tree.leaves().iter().any(|&leaf| (f64::MIN_POSITIVE..f64::MAX).contains(&demand.bps(leaf)));
         match self.own.kind {
-            Kind::Allotted(_) => Some("estimators let classes exceed their own rates"),
-            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => Some(
-                "the number of packets that a visit finds of a class that is not always busy depends on their arrivals",
-            ),
+            Kind::Allotted(_) => Some(NotComputed::because("estimators let classes exceed their own rates")),
+            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => {
+                Some(NotComputed::because(
+                    "the number of packets that a visit finds of a class that is not always busy depends on their arrivals",
+                ))
+            }
             _ => None,
         }
     }
@@ -415,7 +413,7 @@ impl<'a> Rule<'a> {
         let tree = self.tree;
         let leaves = match &self.own.kind {
             Kind::Shares(terms) => {
-                let rates = self.reached(terms, demand)?.rates(tree, demand);
+                let rates = terms.rates(tree, demand);
                 return rates.ok_or_else(|| NotComputed::because(PUSHED_BACK.to_owned()));
             }
             Kind::Lenders(lenders) => {

@@ -70,3 +70,20 @@ fn the_gap_between_packets_has_a_bound_of_its_own() {
     assert!(small.measured > 0.95 * small.bound.unwrap(), "{small:?}");
     assert!(large.measured < large.bound.unwrap() && large.bound.unwrap() < 0.01, "{large:?}");
 }
+
+#[test]
+fn a_small_burst_at_a_ceiling_leaves_an_ideal_only_if_runs_agree_on_it() {
+    // Two sources of a class have packets of different lengths.
+    let found = run(include_str!("cases/hls42.toml"), false);
+    assert!(rates(&found).iter().all(|(_, ideal)| ideal.is_none()));
+    assert!(found.notes.iter().any(|note| note.contains("not computed: c2: how much of its ceiling it reaches")));
+    // In one of these the burst costs the first class half of its ceiling, in the other nothing.
+    for (text, least) in [
+        (include_str!("cases/hls-small-ceiling-burst.toml"), 16.5e6),
+        (include_str!("cases/hls-ceilburst.toml"), 1.79e6),
+    ] {
+        let rates = rates(&run(text, false));
+        assert!(rates.iter().all(|&(measured, ideal)| (measured / ideal.unwrap() - 1.0).abs() < 0.01), "{rates:?}");
+        assert!(rates.iter().any(|&(measured, _)| measured > least && measured < 1.02 * least), "{rates:?}");
+    }
+}
