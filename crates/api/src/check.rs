@@ -349,7 +349,8 @@ pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
 pub(crate) fn busy(link: &LinkFile, idle: &[ClassId]) -> Result<Ideal, NotComputed> {
     let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
     idle.iter().for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0)).expect("a leaf of this tree"));
-    Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
+    let solved = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown())?.solve(&demand);
+    solved.map_err(|why| why.named(|class| link.names.name(class).to_owned()))
 }
 
 /// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked

@@ -1,6 +1,6 @@
 //! The cores of a scenario's link, as a model.
 
-use fairlink_core::{Cores, Hierarchy, Nanos, Split};
+use fairlink_core::{Cores, Hierarchy, Nanos, SharedConfig, Split};
 
 /// Most packets that a core sends in one go.
 pub(crate) const BATCH: usize = 32;
@@ -36,8 +36,9 @@ impl CoreModel {
         if self.cores.is_one() {
             return 0;
         }
-        let bytes = tree.link().rate.bytes_in(Nanos(self.lag.0.saturating_mul(4).saturating_add(60_000)));
-        let packets = bytes / u64::from(shortest.max(1)) + 2 * BATCH as u64;
+        // What stands in the interface, and the credit that a leaf may have when its core looks at it.
+        let SharedConfig { mark, stored, .. } = SharedConfig::for_passes(&tree.link(), self.lag);
+        let packets = (mark + stored) / u64::from(shortest.max(1)) + 2 * BATCH as u64;
         u32::try_from(packets).unwrap_or(u32::MAX)
     }
 
