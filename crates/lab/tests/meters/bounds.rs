@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use fairlink_core::{ClassId, Fairness, Hosts, Nanos, PerWindow};
-use fairlink_theory::promises::{Promised, WeightUnit, promised};
+use fairlink_theory::promises::{Promised, promised};
 use fairlink_theory::to_f64;
 use fairlink_traffic::ArrivalLimit;
 
@@ -108,12 +108,7 @@ fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     }
 }
 
-/// Returns true if a ceiling is at the class or above it.
-fn below_ceiling(stage: &Stage, class: ClassId) -> bool {
-    path(&stage.tree, class).any(|class| stage.tree.config(class).ceiling.is_some())
-}
-
-/// The next visit and the next packet of a backlogged leaf.
+/// The time from one packet of a backlogged leaf to the next, to its beginning and to its end.
 fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let Some(gap) = &printed.transmission_gap else { return };
     for &leaf in stage.tree.leaves() {
