@@ -1437,8 +1437,7 @@ class ClassMetrics(View):
         fairness_bytes: Definition 1 of [hls]: deviation from its part of a sibling's service while both were
             backlogged. Not of classes with limits.
         worst_case_bytes: Lag behind its share of the link's service while it was backlogged.
-        transmission_gap_s: Definition 2 of [hls], between packets instead of visits: a bound that is exceeded
-            may still hold. Of leaves.
+        transmission_gap_s: Definition 2 of [hls], between packets instead of visits. Of leaves.
         gps_lag_bytes: Lag behind fluid GPS of all leaves. Of leaves.
         hmm_lag_bytes: Lag behind fluid hierarchical max-min sharing. Not in trees of more than 1,024 classes.
         deadline_miss_s: Largest miss of a deadline of its service curve. Of leaves with a curve.

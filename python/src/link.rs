@@ -144,8 +144,10 @@ impl Link {
             Err(why) => Err(why.clone()),
         };
         let solved = if self.file.tree.len() > LONG { py.detach(solve) } else { solve() };
-        let rates =
-            solved.map_err(|why| Failed::because(format!("the rates that {} gives are {why}", self.scheduler())))?;
+        let rates = solved.map_err(|why| {
+            let why = why.named(|class| self.file.names.name(class).to_owned());
+            Failed::because(format!("the rates that {} gives are {why}", self.scheduler()))
+        })?;
         // The link itself comes first.
         let bytes: Vec<u8> = rates.iter().skip(1).flat_map(|bps| bps.to_ne_bytes()).collect();
         ARRAY.import(py, "array", "array")?.call1(("d", PyBytes::new(py, &bytes)))

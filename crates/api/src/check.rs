@@ -17,6 +17,7 @@ use fairlink_theory::promises::{GapBound, Promised, largest_share_error, promise
 use fairlink_theory::reach::{all_small_bursts, may_lose};
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::to_f64;
+use fairlink_theory::turns::short_queues;
 use fairlink_traffic::{ArrivalCurve, ArrivalLimit};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -212,6 +213,10 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     warnings.extend(unproven(link.info(), &link.tree, &promised).map(|what| link.transmit_warning(&what)));
     let theorems = Theorems::for_link(&link, &options.load)?;
     let busy = busy(&link, &unreachable);
+    if let Ok(ideal) = &busy {
+        let short = short_queues(link.info(), &link.tree, |leaf| ideal.bps(leaf));
+        warnings.extend(short.iter().map(|short| link.short_queue_warning(short.leaf, short.holds, short.enough)));
+    }
     Ok(Checked {
         link,
         promised,
@@ -344,7 +349,8 @@ pub fn share_warnings(link: &LinkFile) -> Result<Vec<Problem>, Refused> {
 pub(crate) fn busy(link: &LinkFile, idle: &[ClassId]) -> Result<Ideal, NotComputed> {
     let mut demand = Demand::uniform(&link.tree, Request::Unlimited);
     idle.iter().for_each(|&leaf| demand.set(&link.tree, leaf, Request::Rate(0)).expect("a leaf of this tree"));
-    Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown())?.solve(&demand)
+    let solved = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown())?.solve(&demand);
+    solved.map_err(|why| why.named(|class| link.names.name(class).to_owned()))
 }
 
 /// Returns the leaves that no frame can reach. Without matches the file is not about frames, unless a gateway is asked

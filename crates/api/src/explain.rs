@@ -147,6 +147,7 @@ pub fn explain_link(
     let ideal = match rule.and_then(|rule| rule.solve(demand)) {
         Ok(ideal) => ideal,
         Err(why) => {
+            let why = why.named(|class| link.names.name(class).to_owned());
             found.notes = vec![format!("what {} gives {class} is {why}", link.info().name)];
             return Ok(Explained { warnings, document: Document::new(found) });
         }

@@ -87,7 +87,8 @@ impl Fluid {
             true => ("max-min fairness", Ok(Allocation::solve(&link.tree, demand).into())),
             false => {
                 let rule = Rule::for_scheduler(link.info(), &link.tree, Traffic::unknown());
-                (link.info().name, rule.and_then(|rule| rule.solve(demand)))
+                let solved = rule.and_then(|rule| rule.solve(demand));
+                (link.info().name, solved.map_err(|why| why.named(|class| link.names.name(class).to_owned())))
             }
         };
         let notes = match &solved {

@@ -92,7 +92,8 @@ impl Planned {
     /// # Errors
     /// [`NotComputed`]: the scheduler's rule gives none.
     pub fn rates(&self) -> Result<Vec<f64>, NotComputed> {
-        Rule::for_scheduler(self.link.info(), &self.link.tree, Traffic::unknown())?.rates(&self.demand)
+        let rule = Rule::for_scheduler(self.link.info(), &self.link.tree, Traffic::unknown())?;
+        rule.rates(&self.demand).map_err(|why| why.named(|class| self.link.names.name(class).to_owned()))
     }
 }
 

@@ -28,6 +28,16 @@ pub fn size(bytes: f64) -> String {
     scaled(bytes, &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 }
 
+/// A size as papers write it: `1522.5 B`, with one digit after the point where four are before it.
+#[must_use]
+pub fn bytes(bytes: f64) -> String {
+    match bytes.abs() {
+        ..1e3 => format!("{} B", digits(bytes)),
+        1e3..1e5 => format!("{} B", format!("{bytes:.1}").trim_end_matches(".0")),
+        _ => size(bytes),
+    }
+}
+
 /// A relative error, of which a few parts in a thousand million count.
 #[must_use]
 pub fn tiny(error: f64) -> String {
@@ -96,6 +106,10 @@ mod tests {
         assert_eq!(rates[8], "1000 Tbit/s");
         assert_eq!([3600.0, 0.000_145_6, 0.0, 1e-9].map(time), ["3600 s", "145.6 us", "0 ns", "1 ns"]);
         assert_eq!([103.5, 1_522.5, 12.0].map(size), ["103.5 B", "1.522 kB", "12 B"]);
+        assert_eq!(
+            [103.5, 1_522.5, 3_375.0, 2_214.285_714_285_714, 123_456.0].map(bytes),
+            ["103.5 B", "1522.5 B", "3375 B", "2214.3 B", "123.5 kB"]
+        );
         assert_eq!([0.0, -2.5e-9].map(tiny), ["none", "-2.5e-9"]);
         assert_eq!([1.0, 0.333_333, 0.0, 0.000_05].map(percent), ["100 %", "33.33 %", "0 %", "0.005 %"]);
     }

@@ -1,6 +1,6 @@
 //! The cores of a scenario's link, as a model.
 
-use fairlink_core::{Cores, Hierarchy, Nanos, Split};
+use fairlink_core::{Cores, Hierarchy, Nanos, SharedConfig, Split};
 
 /// Most packets that a core sends in one go.
 pub(crate) const BATCH: usize = 32;
@@ -30,14 +30,26 @@ impl CoreModel {
         }
     }
 
-    /// Packets that may be between the queues of classes and the link: a greedy source keeps as many more.
-    pub(crate) fn behind(&self, tree: &Hierarchy) -> u32 {
+    /// Packets of `shortest` bytes that may be between the queues of classes and the link: a greedy source keeps as many
+    /// more.
+    pub(crate) fn behind(&self, tree: &Hierarchy, shortest: u32) -> u32 {
         if self.cores.is_one() {
             return 0;
         }
-        let link = tree.link();
-        let bytes = link.rate.bytes_in(Nanos(self.lag.0.saturating_mul(4).saturating_add(60_000)));
-        let packets = bytes / u64::from(link.max_packet.max(1)) + 2 * BATCH as u64;
+        // What stands in the interface, and the credit that a leaf may have when its core looks at it.
+        let SharedConfig { mark, stored, .. } = SharedConfig::for_passes(&tree.link(), self.lag);
+        let packets = (mark + stored) / u64::from(shortest.max(1)) + 2 * BATCH as u64;
         u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+
+    /// Time for which the queue of a leaf must hold its rate, or its core finds it empty in every other pass. The packets
+    /// of a source that is `greedy` also stand in the interface.
+    pub(crate) fn pass(&self, greedy: bool) -> Nanos {
+        let looks = match self.cores {
+            cores if cores.is_one() => 0,
+            cores if cores.split == Split::Shared || cores.has_hubs() => 2 + 2 * u64::from(greedy),
+            cores => u64::from(greedy && cores.split == Split::Hub),
+        };
+        Nanos(self.lag.0.saturating_mul(looks))
     }
 }

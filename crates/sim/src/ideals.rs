@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use fairlink_core::{ClassId, Feature, Hierarchy, Nanos, Overhead, PoolRule, SchedulerInfo, Sharing};
+use fairlink_core::{ClassId, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Overhead, PoolRule, SchedulerInfo, Sharing};
 use fairlink_theory::ideal::{NotComputed, Rule, Traffic};
-use fairlink_theory::request::Demand;
+use fairlink_theory::request::{Demand, Request};
+use fairlink_theory::turns::{enough_in_words, in_words};
 use fairlink_traffic::{Interval, Model, SourceSpec};
 
 use crate::change::Stage;
@@ -61,7 +62,7 @@ pub(crate) fn own(
         } else {
             String::new()
         };
-        let why = || NotComputed(format!("{} has no rule for rates in a pool among links{by}", info.name));
+        let why = || NotComputed::because(format!("{} has no rule for rates in a pool among links{by}", info.name));
         let shares = rule == PoolRule::Exact && matches!(info.sharing, Sharing::Siblings);
         let own = |rates: &Vec<f64>| if shares { Ok(rates.clone()) } else { Err(why()) };
         return Ok(fair.iter().map(|link| link.iter().map(own).collect()).collect());
@@ -80,7 +81,9 @@ pub(crate) fn own(
             if !visitors.is_empty() {
                 traffic = traffic.bursty();
             }
-            rates(info, tree, traffic, &demand(phase.start), exact)
+            let name = |class: ClassId| scenario.names[class.index()].clone();
+            let solved = rates(info, tree, traffic, &demand(phase.start), exact);
+            solved.map_err(|why| why.named(name))
         };
         phases.iter().map(by_phase).collect()
     })
@@ -97,7 +100,13 @@ fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Inte
         for phase in phases.iter().filter(|phase| (stage.start..stage.end).contains(&phase.start)) {
             let demand = scenario.demand_in(stage, phase.start);
             let traffic = traffic_in(info, scenario, stage, phase.start);
-            let solved = traffic.and_then(|traffic| rates(info, stage.tree, traffic, &demand, exact));
+            let solved = traffic.and_then(|traffic| {
+                let solved = rates(info, stage.tree, traffic.clone(), &demand, exact)?;
+                check_passes(scenario, stage, &traffic, &demand, &solved)?;
+                Ok(solved)
+            });
+            let name = |class: ClassId| scenario.names[classes[class.index()].index()].clone();
+            let solved = solved.map_err(|why| why.named(name));
             ideals.push(solved.map(|rates| {
                 let mut by_class = vec![0.0; scenario.names.len()];
                 classes.iter().zip(rates).for_each(|(class, rate)| by_class[class.index()] = rate);
@@ -106,6 +115,37 @@ fn of_link(mut info: &'static SchedulerInfo, scenario: &Scenario, phases: &[Inte
         }
     }
     ideals
+}
+
+/// Checks that queues hold what their leaves send between two passes of their cores. `rates` are by class id.
+fn check_passes(
+    scenario: &Scenario,
+    stage: &Stage<'_>,
+    traffic: &Traffic,
+    demand: &Demand,
+    rates: &[f64],
+) -> Result<(), NotComputed> {
+    if scenario.cores.cores.is_one() {
+        return Ok(());
+    }
+    let link = stage.tree.link();
+    for &leaf in stage.tree.leaves() {
+        let pass = scenario.cores.pass(demand.get(leaf) == Some(Request::Unlimited));
+        let bytes = rates[leaf.index()] / 8.0 * pass.0 as f64 / NANOS_PER_SEC as f64;
+        let limits = stage.tree.config(leaf).limits;
+        let length = traffic.packet(leaf).unwrap_or_else(|| f64::from(link.max_packet));
+        let holds = (f64::from(limits.packets) * length).min(f64::from(limits.bytes));
+        if pass > Nanos::ZERO && bytes + 2.0 * length > holds {
+            let why = format!(
+                "its queue holds {} of its packets, and its core looks at it once in {} ms; at its rate {} are enough",
+                in_words(holds as u64),
+                scenario.cores.lag.0 as f64 / 1e6,
+                enough_in_words((bytes + 2.0 * length).ceil() as u64),
+            );
+            return Err(NotComputed::because_of(leaf, why));
+        }
+    }
+    Ok(())
 }
 
 fn rates(info: &SchedulerInfo, tree: &Hierarchy, traffic: Traffic, demand: &Demand, exact: bool) -> Rates {
@@ -161,7 +201,7 @@ fn traffic<'a>(
     if by_length && mixed && asked > tree.link().rate.bps() as f64 {
         let why =
             "a class has sources with packets of different lengths; shares depend on the number of packets of each";
-        return Err(NotComputed(why.to_owned()));
+        return Err(NotComputed::because(why));
     }
     let mean = |(bytes, packets, _): (f64, f64, bool)| (packets > 0.0).then(|| bytes / packets);
     // Mixed lengths are not steady traffic. If the order of packets decides, several sources of a class are not either.

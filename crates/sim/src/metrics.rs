@@ -181,7 +181,10 @@ impl Metrics {
                 name: names[index].clone(),
                 fairness_bytes: fairness[index].map(|bytes| Measured::new(bytes, self.fairness_bound(class))),
                 worst_case_bytes: Some(Measured::new(worst_case.worst(class), index_bound)),
-                transmission_gap_s: of_leaf(seconds(self.gaps.of(class)), self.gap_bound(class)),
+                transmission_gap_s: of_leaf(
+                    seconds(self.gaps.of(class)),
+                    self.promised.between_packets(self.fairness.tree(), class),
+                ),
                 gps_lag_bytes: of_leaf(gps.worst(class), self.gps_bound()),
                 hmm_lag_bytes: hmm.as_ref().map(|hmm| Measured::new(hmm.worst(class), None)),
                 deadline_miss_s: self.deadlines.worst(class).map(|miss| Measured::new(seconds(miss), curves)),
@@ -205,18 +208,6 @@ impl Metrics {
             };
         }
         Some((*self.promised.siblings.get(class.index())?)?.bytes)
-    }
-
-    fn gap_bound(&self, leaf: ClassId) -> Option<f64> {
-        let gap = self.promised.transmission_gap.as_ref()?;
-        let below = |class: ClassId| {
-            let ceiling = |class: &ClassId| self.fairness.tree().config(*class).ceiling.is_some();
-            std::iter::successors(Some(class), |&class| self.fairness.tree().parent(class)).any(|class| ceiling(&class))
-        };
-        match gap.below_ceilings[leaf.index()] {
-            Some(seconds) => Some(seconds),
-            None => (!below(leaf)).then(|| to_f64(&gap.seconds)),
-        }
     }
 
     /// \[pgps\] Theorem 2. It does not cover the wait behind the scheduler.

@@ -294,9 +294,10 @@ impl<'a> LinkPort<'a> {
                 continue;
             };
             let limits = stage.tree.config(id).limits;
-            let longest =
-                source.packet.range().map_or(u32::MAX, |(_, longest)| stage.overhead.accounted(longest).max(1));
-            let most = GREEDY_PACKETS.saturating_add(self.scenario.cores.behind(stage.tree));
+            let accounted = |len: u32| stage.overhead.accounted(len).max(1);
+            let (shortest, longest) =
+                source.packet.range().map_or((1, u32::MAX), |(one, other)| (accounted(one), accounted(other)));
+            let most = GREEDY_PACKETS.saturating_add(self.scenario.cores.behind(stage.tree, shortest));
             greedy.most = room.min(limits.packets).min(limits.bytes / longest).clamp(1, most) + behind(stage.tree);
         }
         self.ids = ids.into_iter().map(|id| id.unwrap_or(ClassId::ROOT)).collect();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairlink_core::{BuildError, Leniency, NANOS_PER_SEC, Nanos, SchedulerInfo};
+use fairlink_theory::ideal::NotComputed;
 use fairlink_traffic::Interval;
 
 use crate::ideals::{self, Ideals};
@@ -145,7 +146,8 @@ pub(crate) fn notes(mut info: &'static SchedulerInfo, scenario: &Scenario) -> Ve
 
 /// Returns the reasons why the ideal of `info` is unknown in some phases, each once.
 pub(crate) fn not_computed(info: &SchedulerInfo, ideals: &Ideals) -> Vec<String> {
-    let reasons: BTreeSet<&str> = ideals.own.iter().filter_map(|own| own.as_ref().err()).map(|why| &*why.0).collect();
+    let reasons: BTreeSet<&str> =
+        ideals.own.iter().filter_map(|own| own.as_ref().err()).map(NotComputed::why).collect();
     let all = ideals.own.iter().all(Result::is_err);
     let when = if all { "" } else { " in some phases" };
     reasons.into_iter().map(|why| format!("the ideal of {} is not computed{when}: {why}", info.name)).collect()

@@ -431,7 +431,7 @@ pub struct ClassMetrics {
     pub fairness_bytes: Option<Measured>,
     /// Lag behind its share of the link's service while it was backlogged.
     pub worst_case_bytes: Option<Measured>,
-    /// Definition 2 of \[hls\], between packets instead of visits: a bound that is exceeded may still hold. Of leaves.
+    /// Definition 2 of \[hls\], between packets instead of visits. Of leaves.
     pub transmission_gap_s: Option<Measured>,
     /// Lag behind fluid GPS of all leaves. Of leaves.
     pub gps_lag_bytes: Option<Measured>,

@@ -294,7 +294,7 @@ impl Routes {
             classes.dedup();
             for (phase, solved) in solved.iter_mut().enumerate() {
                 if visiting.iter().any(|&(route, _)| unknown[phase][route]) {
-                    *solved = Err(NotComputed("the traffic of a link before it is unknown".to_owned()));
+                    *solved = Err(NotComputed::because("the traffic of a link before it is unknown"));
                 }
                 let Ok(shares) = solved else {
                     visiting.iter().for_each(|&(route, _)| unknown[phase][route] = true);

@@ -396,7 +396,7 @@ impl<'o> Simulation<'o> {
         }
         let fair = asked.fair()?;
         let Some(info) = self.info else {
-            let unknown = NotComputed("the scheduler is not in the registry".to_owned());
+            let unknown = NotComputed::because("the scheduler is not in the registry");
             let own = || vec![Err(unknown.clone()); self.prepared.phases.len()];
             return Ok(fair.into_iter().map(|fair| Ideals { fair, own: own() }).collect());
         };
@@ -404,7 +404,7 @@ impl<'o> Simulation<'o> {
         for (ideals, offered) in ideals.iter_mut().zip(&offered) {
             for (own, phase) in ideals.own.iter_mut().zip(self.prepared.phases.iter()) {
                 if offered.keys().any(|&(start, _)| start == phase.start) {
-                    *own = Err(NotComputed("packets were offered that no source describes".to_owned()));
+                    *own = Err(NotComputed::because("packets were offered that no source describes"));
                 }
             }
         }

@@ -119,7 +119,7 @@ impl Changes {
         let rule = Rule::for_scheduler(info, tree, Traffic::unknown())?;
         let now = rule.solve(demand)?;
         if now.run_because().is_some() {
-            return Err(NotComputed(TOO_COARSE.to_owned()).into());
+            return Err(NotComputed::because(TOO_COARSE).into());
         }
         let search = Search { info, tree, demand, class, rate: now.rate(class), now, rule };
         let path: Vec<ClassId> = search.path();
@@ -182,7 +182,7 @@ impl Search<'_> {
 
     /// Returns the gain of the class by `rule` for `demand`; `None` if no formula has it.
     fn gain(&self, rule: Rule<'_>, demand: &Demand, size: Size) -> Option<BigRational> {
-        let rule = if size == Size::Least { rule.by_formula_only() } else { rule };
+        let rule = if size == Size::Least || !rule.runs() { rule.by_formula_only() } else { rule };
         let changed = rule.solve(demand).ok().filter(|ideal| ideal.run_because().is_none())?;
         let gain = changed.rate(self.class) - &self.rate;
         let noise = BigRational::new(self.tree.link().rate.bps().into(), 100_000_000.into());

@@ -2,7 +2,7 @@
 //!
 //! | rule | schedulers | how it is computed |
 //! | --- | --- | --- |
-//! | siblings share by weight | hls, hpfq | [`crate::hmm`], exact |
+//! | siblings share by weight | hls, hpfq | [`crate::hmm`], exact; a run where a `ceiling_burst` is small ([`crate::reach`]) |
 //! | siblings share visits by weight | hdrr | the same in visits, with a bisection for how many there are |
 //! | all leaves share by weight | drr, wrr, corr, fair queueing, sced | the same in a tree of one level |
 //! | real time first, siblings share the rest by slopes | hfsc | the same above floors |
@@ -17,7 +17,8 @@
 //!
 //! Limits are those that the scheduler honours. If a rule gives no rates because packets decide, and sources are
 //! steady, the scheduler itself is run ([`Ideal::run_because`]). If runs with other phases and lengths of packets do
-//! not agree, [`NotComputed`] has the reason, and no rates may be printed.
+//! not agree, [`NotComputed`] has the reason, and no rates may be printed. So it does if the queues of leaves do not hold
+//! what comes between two of their turns ([`crate::turns`]).
 //!
 //! ```
 //! use fairlink_core::{registry, ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
@@ -46,11 +47,12 @@ use crate::allotted::Allotted;
 use crate::floats::{CLOSE, SAME, add_up, agree, within};
 use crate::hmm::{Allocation, ClassAllocation};
 use crate::lenders::Lenders;
-use crate::limits::{Limit, LimitKind, Limits};
+use crate::limits::{Limit, Limits};
 use crate::played;
-use crate::reach::{self, small_bursts};
+use crate::reach;
 use crate::request::{Demand, Request};
 use crate::terms::Terms;
+use crate::turns;
 use crate::visits::{self, RARE, Visited};
 
 pub use most::{Most, highest};
@@ -70,8 +72,41 @@ const PUSHED_BACK: &str = "a class whose real-time rate is above its share puts 
 
 /// The reason why there is no ideal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not computed: {0}")]
-pub struct NotComputed(pub String);
+#[error("not computed: {why}")]
+pub struct NotComputed {
+    why: String,
+    /// The class that prevents it, if there is one.
+    class: Option<ClassId>,
+}
+
+impl NotComputed {
+    /// Makes a reason that holds for the whole link.
+    #[must_use]
+    pub fn because(why: impl Into<String>) -> Self {
+        Self { why: why.into(), class: None }
+    }
+
+    /// Makes a reason that lies in one class.
+    #[must_use]
+    pub const fn because_of(class: ClassId, why: String) -> Self {
+        Self { why, class: Some(class) }
+    }
+
+    /// Names the class that prevents the ideal, if there is one. `name` returns the name of a class of the tree.
+    #[must_use]
+    pub fn named(self, name: impl Fn(ClassId) -> String) -> Self {
+        match self.class {
+            Some(class) => Self::because(format!("{}: {}", name(class), self.why)),
+            None => self,
+        }
+    }
+
+    /// Returns the reason in words.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
 
 /// Known properties of the traffic of leaves beside their rates.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +142,9 @@ impl Traffic {
         self
     }
 
-    fn packet(&self, class: ClassId) -> Option<f64> {
+    /// Returns the mean length of the packets of a class in bytes, if it is known.
+    #[must_use]
+    pub fn packet(&self, class: ClassId) -> Option<f64> {
         self.packets.get(class.index()).copied().flatten()
     }
 }
@@ -124,11 +161,13 @@ pub struct Rule<'a> {
 pub struct Parameters {
     info: SchedulerInfo,
     kind: Kind,
-    /// The traffic to run the scheduler on if no formula has the rates ([`crate::played`]); `None` if a run would be
-    /// invalid.
-    to_play: Option<Traffic>,
-    /// Lengths of packets, if explicit bursts may keep classes from their ceilings ([`crate::reach`]).
-    small_bursts: Option<Traffic>,
+    traffic: Traffic,
+    /// True if the scheduler is run on the traffic if no formula has the rates ([`crate::played`]).
+    plays: bool,
+    /// True if explicit bursts may keep classes from their ceilings ([`crate::reach`]).
+    small_bursts: bool,
+    /// True if queues may overflow between two turns of their leaves ([`crate::turns`]), and are looked at.
+    short_queues: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -152,12 +191,11 @@ impl<'a> Rule<'a> {
     /// [`NotComputed`] if the scheduler cannot be built for the tree.
     pub fn for_scheduler(info: &SchedulerInfo, tree: &'a Hierarchy, traffic: Traffic) -> Result<Self, NotComputed> {
         let refused =
-            |error: fairlink_core::BuildError| NotComputed(format!("the scheduler refuses the tree: {error}"));
+            |error: fairlink_core::BuildError| NotComputed::because(format!("the scheduler refuses the tree: {error}"));
         let limits = Limits::honoured_by(info, tree);
         let leaves = |weights: Box<[u64]>, limits| Kind::Shares(Terms::leaves(weights.into_vec(), limits));
-        let may_lose = reach::may_lose(info)
+        let small_bursts = reach::may_lose(info)
             && tree.classes().any(|class| tree.config(class).ceiling.and(tree.config(class).ceiling_burst).is_some());
-        let small_bursts = may_lose.then(|| traffic.clone());
         // For the others, rates depend on the past or on states of queues: a run would be valid only for itself.
         let plays = matches!(
             info.sharing,
@@ -173,7 +211,8 @@ impl<'a> Rule<'a> {
             && info.supports(Feature::Ceiling)
             && tree.classes().any(|class| tree.config(class).ceiling.is_some());
         let plays = plays && !drifts;
-        let to_play = (plays && traffic.steady).then(|| traffic.clone());
+        let plays = (plays || small_bursts) && traffic.steady;
+        let known = traffic.clone();
         let kind = match info.sharing {
             Sharing::Siblings => Kind::Shares(Terms::siblings(tree, limits)),
             Sharing::Leaves(weights) => leaves(weights(tree).map_err(refused)?, limits),
@@ -200,7 +239,8 @@ impl<'a> Rule<'a> {
             Sharing::Unknown(why) | Sharing::ByPackets(why) => Kind::Unknown { limits, why },
             Sharing::Never(why) => Kind::Never { why },
         };
-        Ok(Self { tree, own: Cow::Owned(Parameters { info: *info, kind, to_play, small_bursts }) })
+        let own = Parameters { info: *info, kind, traffic: known, plays, small_bursts, short_queues: true };
+        Ok(Self { tree, own: Cow::Owned(own) })
     }
 
     /// Returns the parameters, for further calls on the same tree.
@@ -231,34 +271,16 @@ impl<'a> Rule<'a> {
 
     /// Returns true if the scheduler may be run, to find rates or to confirm those of a formula.
     pub(crate) fn runs(&self) -> bool {
-        self.own.to_play.is_some()
+        self.own.plays
     }
 
     /// Disables runs: only rates from formulas remain. Rates from a run are known to about 1 %, which is too coarse for
     /// differences.
     #[must_use]
     pub fn by_formula_only(mut self) -> Self {
-        self.own.to_mut().to_play = None;
+        let own = self.own.to_mut();
+        (own.plays, own.short_queues) = (false, false);
         self
-    }
-
-    /// Returns the terms with classes of a small explicit `ceiling_burst` limited to their reachable rate.
-    fn reached<'b>(&self, terms: &'b Terms, demand: &Demand) -> Result<Cow<'b, Terms>, NotComputed> {
-        let Some(traffic) = &self.own.small_bursts else { return Ok(Cow::Borrowed(terms)) };
-        let largest = self.tree.link().max_packet;
-        let length = |leaf: ClassId| traffic.packet(leaf).map_or(largest, |bytes| bytes.round() as u32);
-        let small = small_bursts(self.tree, demand, length)
-            .map_err(|error| NotComputed(format!("the scheduler refuses the tree: {error}")))?;
-        if small.is_empty() {
-            return Ok(Cow::Borrowed(terms));
-        }
-        let mut limits = terms.limits().clone();
-        for burst in small {
-            limits = limits.lowered(burst.class, Limit { bps: burst.reached_bps.max(1), kind: LimitKind::Ceiling });
-        }
-        let mut terms = terms.clone();
-        terms.set_limits(limits);
-        Ok(Cow::Owned(terms))
     }
 
     /// Computes the rates of all classes for `demand`.
@@ -269,17 +291,26 @@ impl<'a> Rule<'a> {
     /// # Panics
     /// When `demand` was made for a tree of another size.
     pub fn solve(&self, demand: &Demand) -> Result<Ideal, NotComputed> {
-        if let Kind::Shares(terms) = &self.own.kind {
-            let terms = self.reached(terms, demand)?;
-            if !terms.has_floors() || terms.rates(self.tree, demand).is_some() {
-                let ideal = Ideal::from(Allocation::by(terms.into_owned(), self.tree, demand));
-                self.check_buffer(demand, |leaf| ideal.bps(leaf))?;
+        demand.assert_for(self.tree.len());
+        if let Kind::Shares(terms) = &self.own.kind
+            && (!terms.has_floors() || terms.rates(self.tree, demand).is_some())
+        {
+            let ideal = Ideal::from(Allocation::by(terms.clone(), self.tree, demand));
+            if !self.own.small_bursts {
+                self.check_queues(demand, |leaf| ideal.bps(leaf))?;
                 return Ok(ideal);
             }
+            return Ok(match self.find(demand)? {
+                (_, None) => ideal,
+                (rates, run_because) => self.ideal_of(demand, rates, run_because),
+            });
         }
-        demand.assert_for(self.tree.len());
         let (rates, run_because) = self.find(demand)?;
-        Ok(Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits(), run_because))))
+        Ok(self.ideal_of(demand, rates, run_because))
+    }
+
+    fn ideal_of(&self, demand: &Demand, rates: Vec<f64>, run_because: Option<String>) -> Ideal {
+        Ideal(Solved::Rates(Rates::new(self.tree, demand, rates, self.limits(), run_because)))
     }
 
     /// Computes the rates of all classes for `demand` in bit/s, by class id, the root first; with the errors of `f64`.
@@ -297,34 +328,64 @@ impl<'a> Rule<'a> {
     /// Computes the rates; second, the reason for running the scheduler, if it was run.
     fn find(&self, demand: &Demand) -> Result<(Vec<f64>, Option<String>), NotComputed> {
         let run = |why: NotComputed| {
-            let traffic = self.own.to_play.as_ref().ok_or_else(|| why.clone())?;
-            let played = played::rates(&self.own.info, self.tree, demand, |leaf| traffic.packet(leaf));
-            played.map(|rates| (rates, Some(why.0.clone()))).ok_or(why)
+            if !self.own.plays {
+                return Err(why);
+            }
+            let played = played::rates(&self.own.info, self.tree, demand, |leaf| self.own.traffic.packet(leaf));
+            played.map(|rates| (rates, Some(why.why.clone()))).ok_or(why)
         };
         let found = match (self.by_formula(demand), self.may_miss(demand)) {
             (Ok(rates), None) => (rates, None),
             (Ok(rates), Some(why)) => {
-                let (played, why) = run(NotComputed(why.to_owned()))?;
+                let (played, why) = run(why)?;
                 let agree = within(2.0 * CLOSE, &rates, &played, self.capacity());
                 if agree { (rates, None) } else { (played, why) }
             }
             (Err(why), _) => run(why)?,
         };
-        self.check_buffer(demand, |leaf| found.0[leaf.index()])?;
+        self.check_queues(demand, |leaf| found.0[leaf.index()])?;
         Ok(found)
     }
 
-    /// Returns the reason why the formula's rates may be wrong, if they may be and a run can decide.
-    fn may_miss(&self, demand: &Demand) -> Option<&'static str> {
-        self.own.to_play.as_ref()?;
+    /// Returns the reason why the formula's rates may be wrong, if they may be.
+    fn may_miss(&self, demand: &Demand) -> Option<NotComputed> {
+        let Parameters { traffic, plays, small_bursts, .. } = &*self.own;
+        if *small_bursts {
+            let largest = self.tree.link().max_packet;
+            let length = |leaf: ClassId| traffic.packet(leaf).map_or(largest, |bytes| bytes.round() as u32);
+            return match reach::burst_may_cost(self.tree, demand, length, traffic.steady) {
+                Ok(burst) => burst.map(|burst| NotComputed::because_of(burst.class, burst.to_string())),
+                Err(error) => Some(NotComputed::because(format!("the scheduler refuses the tree: {error}"))),
+            };
+        }
+        if !plays {
+            return None;
+        }
         let some_rate =
             || self.tree.leaves().iter().any(|&leaf| (f64::MIN_POSITIVE..f64::MAX).contains(&demand.bps(leaf)));
         match self.own.kind {
-            Kind::Allotted(_) => Some("estimators let classes exceed their own rates"),
-            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => Some(
-                "the number of packets that a visit finds of a class that is not always busy depends on their arrivals",
-            ),
+            Kind::Allotted(_) => Some(NotComputed::because("estimators let classes exceed their own rates")),
+            Kind::Visits { .. } | Kind::SiblingVisits { .. } if some_rate() && self.all(demand, "").is_err() => {
+                Some(NotComputed::because(
+                    "the number of packets that a visit finds of a class that is not always busy depends on their arrivals",
+                ))
+            }
             _ => None,
+        }
+    }
+
+    /// Checks that leaves that get what they ask for lose no packets: neither for lack of room in a shared buffer, nor
+    /// at queues that are too short for the turns of others.
+    fn check_queues(&self, demand: &Demand, rate: impl Fn(ClassId) -> f64) -> Result<(), NotComputed> {
+        self.check_buffer(demand, &rate)?;
+        let Parameters { info, traffic, short_queues, .. } = &*self.own;
+        if !short_queues {
+            return Ok(());
+        }
+        let length = |leaf: ClassId| traffic.packet(leaf);
+        match turns::too_short(info, self.tree, demand, rate, length, traffic.steady) {
+            Some(short) => Err(NotComputed::because_of(short.leaf, short.to_string())),
+            None => Ok(()),
         }
     }
 
@@ -342,7 +403,7 @@ impl<'a> Rule<'a> {
         if when_full == WhenFull::PushOut || queued < u64::from(max_queued) {
             return Ok(());
         }
-        Err(NotComputed(format!(
+        Err(NotComputed::because(format!(
             "classes with more demand than rate fill the shared buffer of {max_queued} packets, so that packets of others are dropped"
         )))
     }
@@ -352,17 +413,17 @@ impl<'a> Rule<'a> {
         let tree = self.tree;
         let leaves = match &self.own.kind {
             Kind::Shares(terms) => {
-                let rates = self.reached(terms, demand)?.rates(tree, demand);
-                return rates.ok_or_else(|| NotComputed(PUSHED_BACK.to_owned()));
+                let rates = terms.rates(tree, demand);
+                return rates.ok_or_else(|| NotComputed::because(PUSHED_BACK.to_owned()));
             }
             Kind::Lenders(lenders) => {
                 let why = "how much classes that are held by a ceiling, a small burst or what they ask for borrow from a class between them and the \
                            link, which others use up, follows from packets and buckets";
-                return lenders.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
+                return lenders.rates(tree, demand).ok_or_else(|| NotComputed::because(why.to_owned()));
             }
             Kind::Allotted(allotted) => {
                 let why = "own rates use up the link; the rates of the others depend on how far estimators let classes exceed them";
-                return allotted.rates(tree, demand).ok_or_else(|| NotComputed(why.to_owned()));
+                return allotted.rates(tree, demand).ok_or_else(|| NotComputed::because(why.to_owned()));
             }
             Kind::SiblingVisits { terms, traffic } => return self.by_visits(demand, terms, traffic),
             Kind::Visits { quanta, traffic } => self.visited(demand, quanta, traffic)?,
@@ -381,11 +442,11 @@ impl<'a> Rule<'a> {
                 // The reservation of an isolated class may be requested by others.
                 let kept = |class: ClassId| limits.kept(class).is_some();
                 if tree.classes().any(|class| beyond(class) || kept(class)) {
-                    return Err(NotComputed((*why).to_owned()));
+                    return Err(NotComputed::because((*why).to_owned()));
                 }
                 return Ok(rates);
             }
-            Kind::Never { why } => return Err(NotComputed((*why).to_owned())),
+            Kind::Never { why } => return Err(NotComputed::because((*why).to_owned())),
         };
         Ok(self.summed(&leaves))
     }
@@ -407,7 +468,7 @@ impl<'a> Rule<'a> {
     /// Returns the demand of the leaves, if it fits the link.
     fn all(&self, demand: &Demand, why: &str) -> Result<Vec<f64>, NotComputed> {
         let asked: Vec<f64> = self.tree.leaves().iter().map(|&leaf| demand.bps(leaf)).collect();
-        if asked.iter().sum::<f64>() <= self.capacity() { Ok(asked) } else { Err(NotComputed(why.to_owned())) }
+        if asked.iter().sum::<f64>() <= self.capacity() { Ok(asked) } else { Err(NotComputed::because(why.to_owned())) }
     }
 
     fn visited(&self, demand: &Demand, quanta: &[u64], traffic: &Traffic) -> Result<Vec<f64>, NotComputed> {
@@ -427,9 +488,8 @@ impl<'a> Rule<'a> {
             return Ok(self.tree.leaves().iter().map(|leaf| rates[leaf.index()]).collect());
         }
         visits::rates(self.capacity(), &leaves).ok_or_else(|| {
-            NotComputed(
-                "how often a best-effort class is visited follows from the lengths of its packets, which are not known"
-                    .into(),
+            NotComputed::because(
+                "how often a best-effort class is visited follows from the lengths of its packets, which are not known",
             )
         })
     }
@@ -450,7 +510,7 @@ impl<'a> Rule<'a> {
             let packet = match traffic.packet(leaf) {
                 Some(bytes) => bytes * 8.0,
                 None if traffic.equal || asked == 0.0 || asked == f64::INFINITY => quantum,
-                None => return Err(NotComputed(UNKNOWN_LENGTHS.to_owned())),
+                None => return Err(NotComputed::because(UNKNOWN_LENGTHS.to_owned())),
             };
             each[leaf.index()] = asked / packet;
             joined[leaf.index()] = asked / quantum;
@@ -470,7 +530,7 @@ impl<'a> Rule<'a> {
         if agree(&most, &least, self.capacity()) {
             return Ok(self.summed(&most));
         }
-        Err(NotComputed(
+        Err(NotComputed::because(
             "the number of packets that a visit finds of a class that is not always busy depends on their arrivals"
                 .to_owned(),
         ))
@@ -540,7 +600,7 @@ impl<'a> Rule<'a> {
         if sure.len() < kept.len() {
             let without = self.in_order(demand, by_quanta, &sure);
             if rates.iter().zip(&without).any(|(one, other)| (one - other).abs() > SAME * self.capacity()) {
-                return Err(NotComputed(UNKNOWN_CONTRACT.to_owned()));
+                return Err(NotComputed::because(UNKNOWN_CONTRACT.to_owned()));
             }
         }
         Ok(rates)
@@ -578,7 +638,7 @@ impl<'a> Rule<'a> {
             // Guarantees are cut off to parts of the link.
             _ if left <= 1e-6 * self.capacity() => {}
             [only] => rates[only] += left,
-            _ => return Err(NotComputed(why.to_owned())),
+            _ => return Err(NotComputed::because(why.to_owned())),
         }
         Ok(rates)
     }
@@ -587,7 +647,7 @@ impl<'a> Rule<'a> {
 /// Converts weights in packets to weights in bytes for packets of these lengths.
 fn by_length(tree: &Hierarchy, weights: &mut [u64], traffic: &Traffic) -> Result<(), NotComputed> {
     if traffic.packets.is_empty() && !traffic.equal {
-        return Err(NotComputed(UNKNOWN_LENGTHS.to_owned()));
+        return Err(NotComputed::because(UNKNOWN_LENGTHS.to_owned()));
     }
     // In 2^-8 bytes; a weight beyond 2^64 is rounded.
     let known: Vec<f64> = tree.leaves().iter().filter_map(|&leaf| traffic.packet(leaf)).collect();

@@ -5,6 +5,7 @@
 //! * [`maxmin`]: weighted max-min fair sharing among siblings, \[hls\] Algorithm 1.
 //! * [`hmm`]: hierarchical max-min (HMM) fair sharing in a tree, \[hls\] Theorem 1 and Algorithm 2, with ceilings; exact.
 //! * [`limits`]: fixed limits of a class: ceilings, upper limits, classes that do not borrow or lend.
+//! * [`turns`]: queues that overflow between two turns of their leaf.
 //! * [`reach`]: reachable rates of ceilings with a small explicit burst under `hls`.
 //! * [`fast`]: the same in integers, for use while packets flow.
 //! * [`pooled`]: the same for several links, classes of which share pools.
@@ -71,6 +72,7 @@ pub mod required;
 pub mod steady;
 pub mod strategy;
 mod terms;
+pub mod turns;
 mod variant;
 pub mod virtual_time;
 mod visits;

@@ -62,6 +62,8 @@ pub(crate) struct Play<'a> {
     carry: u128,
     /// Packets that came or left.
     events: u64,
+    /// By class id, bytes that did not fit into the queue.
+    dropped: Vec<u64>,
 }
 
 impl<'a> Play<'a> {
@@ -76,6 +78,7 @@ impl<'a> Play<'a> {
             now: Nanos::ZERO,
             carry: 0,
             events: 0,
+            dropped: vec![0; tree.len()],
         };
         for (at, &Source { leaf, length, bps }) in sources.iter().enumerate() {
             match bps {
@@ -101,7 +104,18 @@ impl<'a> Play<'a> {
 
     fn arrive(&mut self, at: Nanos, class: ClassId, len: u32) {
         self.events += 1;
-        self.scheduler.enqueue(at, Packet { handle: 0, len, class }, &mut |_: Nanos, _: Packet, _: DropReason| {});
+        let dropped = &mut self.dropped;
+        let mut drops = |_: Nanos, packet: Packet, reason: DropReason| {
+            if matches!(reason, DropReason::QueuePackets | DropReason::QueueBytes) {
+                dropped[packet.class.index()] += u64::from(packet.len);
+            }
+        };
+        self.scheduler.enqueue(at, Packet { handle: 0, len, class }, &mut drops);
+    }
+
+    /// Bytes by class id that did not fit into the queue of the class up to now.
+    pub(crate) fn dropped(&self) -> &[u64] {
+        &self.dropped
     }
 
     /// Continues until the link could have sent another `bytes`. Returns the bytes that each class sent in that time by

@@ -21,7 +21,7 @@ const PACKETS: f64 = 120.0;
 /// Packets of the link in the first stretch, at least.
 const LEAST_PACKETS: u64 = 2_000;
 /// Phases of the sources, one run each: all at once, and spread in three ways.
-const STARTS: [Start; 4] = [
+pub(crate) const STARTS: [Start; 4] = [
     Start { phase: 0.0, queued: 8 },
     Start::APART,
     Start { phase: 0.414_214, queued: 16 },

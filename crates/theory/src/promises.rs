@@ -97,6 +97,34 @@ pub struct Promised {
     pub delays: Vec<Option<DelayBound>>,
 }
 
+impl Promised {
+    /// Returns the maximum time in seconds from the end of a packet of `leaf` to the beginning of its next one while it
+    /// stays backlogged, or from when it becomes backlogged; `None` if that is not computed, and for classes that are not
+    /// leaves.
+    ///
+    /// A visit may send nothing. So the bound on visits holds for packets only if each visit sends: of HDRR, and of a
+    /// leaf directly below the link with a weight of a largest packet or more. Otherwise, the time until the next packet
+    /// has left, without that packet.
+    #[must_use]
+    pub fn between_packets(&self, tree: &Hierarchy, leaf: ClassId) -> Option<f64> {
+        let gap = self.transmission_gap.as_ref().filter(|_| tree.is_leaf(leaf))?;
+        let weight = self.weights[leaf.index()]?;
+        let largest = f64::from(tree.link().max_packet);
+        let whole = weight.unit == WeightUnit::Visits || tree.depth(leaf) == 1 && weight.as_run >= largest;
+        // A latency-critical leaf sends between its visits.
+        let visits = if whole && !tree.config(leaf).latency_critical {
+            let mut path = std::iter::successors(Some(leaf), |&class| tree.parent(class));
+            let is_limited = path.any(|class| tree.config(class).ceiling.is_some());
+            if is_limited { gap.below_ceilings[leaf.index()] } else { Some(to_f64(&gap.seconds)) }
+        } else {
+            None
+        };
+        let packet = largest * 8.0 / tree.link().rate.bps() as f64;
+        let next = gap.next_packets.get(leaf.index()).copied().flatten().map(|next| next - packet);
+        visits.into_iter().chain(next).reduce(f64::min)
+    }
+}
+
 /// The reason for which promises could not be computed.
 #[derive(Debug, Error)]
 pub enum PromiseError {

@@ -10,7 +10,8 @@
 //! on the tree in virtual time. Leaves that the fluid ideal does not satisfy always have packets; the others get
 //! packets at a constant rate. The accuracy depends on the length of the run: a few hundred cycles of the slowest
 //! bucket, up to [`MAX_PACKETS`] packets. With packets of other lengths a class may reach a few percent more or less;
-//! lengths that divide its burst can make more of a difference.
+//! lengths that divide its burst can make more of a difference. So an ideal takes the rate only if runs with other
+//! phases agree on it ([`crate::ideal`]).
 //!
 //! ```
 //! use fairlink_core::{ClassConfig, ClassId, Hierarchy, LinkConfig, Rate};
@@ -31,12 +32,15 @@
 //! # Ok::<(), fairlink_core::BuildError>(())
 //! ```
 
+use std::fmt;
+
 use fairlink_core::schedulers::hls::{CeilingDepths, Hls};
 use fairlink_core::{BuildError, ClassId, Feature, Hierarchy, Rate, SchedulerInfo, Sharing};
 
 use crate::hmm::Allocation;
 use crate::play::{Play, Source, Start, with_plain_queues};
 use crate::request::{Demand, Request};
+use crate::turns::{enough_in_words, in_words};
 
 /// Maximum number of packets in a run, after a tenth of this number as a warm-up; takes a fraction of a second.
 pub const MAX_PACKETS: u64 = 1_500_000;
@@ -167,6 +171,68 @@ pub fn small_bursts(
         return Ok(Vec::new());
     }
     let ideal = Allocation::solve(tree, demand);
+    Ok(measured(tree, demand, length, &ideal, suspects)?.0)
+}
+
+/// A burst that may keep a class from the rate that the fluid ideal gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CostlyCeiling {
+    pub(crate) class: ClassId,
+    burst: u64,
+    enough: u64,
+}
+
+impl fmt::Display for CostlyCeiling {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { burst, enough, .. } = self;
+        write!(
+            out,
+            "how much of its ceiling it reaches with a ceiling_burst of {} follows from the lengths and times of packets; {} are always enough",
+            in_words(*burst),
+            enough_in_words(*enough),
+        )
+    }
+}
+
+/// Returns the class whose `ceiling_burst` may cost it more than a hundredth of its fluid ideal, the one that loses most;
+/// `None` if there is none. If packets do not come evenly, no run tells, and any burst below what is always enough counts
+/// while the class has its ceiling.
+///
+/// # Errors
+/// Those of [`Hls::new`].
+pub(crate) fn burst_may_cost(
+    tree: &Hierarchy,
+    demand: &Demand,
+    length: impl Fn(ClassId) -> u32,
+    is_even: bool,
+) -> Result<Option<CostlyCeiling>, BuildError> {
+    let suspects = suspects(tree)?;
+    if suspects.is_empty() {
+        return Ok(None);
+    }
+    let ideal = Allocation::solve(tree, demand);
+    let held = |one: &Suspect| ideal.floor_bps(one.class) >= one.ceiling.bps() - one.ceiling.bps() / 1000;
+    let costly = |&Suspect { class, burst, enough, .. }: &Suspect| CostlyCeiling { class, burst, enough };
+    if !is_even && let Some(first) = suspects.iter().find(|one| held(one)) {
+        return Ok(Some(costly(first)));
+    }
+    let (small, not_judged) = measured(tree, demand, length, &ideal, suspects)?;
+    let worst = small.into_iter().min_by(|one, other| {
+        let part = |small: &SmallBurst| small.reached_bps as f64 / small.ceiling_bps as f64;
+        part(one).total_cmp(&part(other))
+    });
+    let worst = worst.map(|SmallBurst { class, burst, enough, .. }| CostlyCeiling { class, burst, enough });
+    Ok(worst.or_else(|| not_judged.iter().find(|one| held(one)).map(costly)))
+}
+
+/// Returns those of `suspects` that reach less than 0.99 of `ideal` in a run, and those whose buckets are too slow for one.
+fn measured(
+    tree: &Hierarchy,
+    demand: &Demand,
+    length: impl Fn(ClassId) -> u32,
+    ideal: &Allocation,
+    suspects: Vec<Suspect>,
+) -> Result<(Vec<SmallBurst>, Vec<Suspect>), BuildError> {
     // Bytes of the link while a class sends the yield and the debt of its bucket.
     let link = u128::from(tree.link().rate.bps());
     let cycle = |&Suspect { class, enough, debt, .. }: &Suspect| {
@@ -174,11 +240,11 @@ pub fn small_bursts(
     };
     let most = u128::from(MAX_PACKETS) * u128::from(tree.link().max_packet.min(1500));
     // A class with too few observations is not judged.
-    let judged: Vec<Suspect> =
-        suspects.into_iter().filter(|suspect| u128::from(CYCLES) / 2 * cycle(suspect) <= most).collect();
-    let Some(slowest) = judged.iter().map(cycle).max() else { return Ok(Vec::new()) };
+    let (judged, not_judged): (Vec<Suspect>, Vec<Suspect>) =
+        suspects.into_iter().partition(|suspect| u128::from(CYCLES) / 2 * cycle(suspect) <= most);
+    let Some(slowest) = judged.iter().map(cycle).max() else { return Ok((Vec::new(), not_judged)) };
     let bytes = (u128::from(CYCLES) * slowest).min(most) as u64;
-    let reached = play(tree, demand, &ideal, length, (bytes / 10, bytes))?;
+    let reached = play(tree, demand, ideal, length, (bytes / 10, bytes))?;
     let busy = tree.leaves().iter().filter(|&&leaf| demand.get(leaf).is_some_and(|asked| asked != Request::Rate(0)));
     let busy = busy.count();
     let loses = |Suspect { class, ceiling, burst, enough, .. }: Suspect| {
@@ -187,7 +253,7 @@ pub fn small_bursts(
         let ceiling_bps = ceiling.bps();
         loses.then_some(SmallBurst { class, burst, enough, ceiling_bps, reached_bps, busy })
     };
-    Ok(judged.into_iter().filter_map(loses).collect())
+    Ok((judged.into_iter().filter_map(loses).collect(), not_judged))
 }
 
 /// Measures the rate of each class in bit/s while the link sends `bytes`, after a warm-up of `before` bytes. A leaf

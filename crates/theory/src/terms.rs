@@ -43,10 +43,6 @@ impl Terms {
         Self { weights, first, flat: false, limits }
     }
 
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
-    }
-
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }

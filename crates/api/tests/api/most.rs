@@ -20,7 +20,7 @@ fn the_most_of_a_class_is_the_ideal_of_the_class_alone() {
             let alone = Demand(file.leaves_below(class).into_iter().map(|leaf| (leaf, None)).collect());
             let id: ClassId = link.names.find(&name).unwrap();
             let expected = file.fluid(&alone).solved.map(|ideal| ideal.bps(id));
-            let found = most.of(id);
+            let found = most.of(id).map_err(|why| why.named(|class| link.names.name(class).to_owned()));
             let same = match (&expected, &found) {
                 (Ok(expected), Ok(found)) => (expected - *found as f64).abs() <= 1.0,
                 (expected, found) => expected.as_ref().err() == found.as_ref().err(),

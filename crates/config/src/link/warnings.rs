@@ -4,8 +4,9 @@ use fairlink_core::{ClassId, Feature, Rate, Sharing};
 use miette::Severity;
 
 use super::LinkFile;
+use crate::human;
 use crate::problem::{Problem, ProblemKind};
-use crate::units::{show_bps, show_rate, show_size};
+use crate::units::{show_rate, show_size};
 
 /// Most classes that a warning lists by name.
 const MAX_LISTED: usize = 10;
@@ -56,11 +57,27 @@ impl LinkFile {
             "of {} at class {:?} is too small: the class gets {} instead of {} while all leaves are busy{enough}",
             show_size(burst),
             self.names.name(class),
-            show_bps(with_bps as u64),
-            show_bps(without_bps as u64),
+            human::rate(with_bps),
+            human::rate(without_bps),
         );
         let kind = ProblemKind::Misplaced { key, why, help: "raise it, or remove the key for the default" };
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
+    }
+
+    /// A warning that the queue of `class` holds only `holds` bytes, and loses packets within its share because of the
+    /// turns of others; `enough` bytes lose nothing.
+    #[must_use]
+    pub fn short_queue_warning(&self, class: ClassId, holds: u64, enough: u64) -> Problem {
+        let why = format!(
+            "of {} at class {:?} is too short for the rounds of {}: a class that sends at its share loses packets while all others have their turns; {} would be enough",
+            human::size(holds as f64),
+            self.names.name(class),
+            self.scheduler,
+            human::size(human::up(enough as f64)),
+        );
+        let help = "raise it, or lower the quanta or weights of the others if they may be";
+        let kind = ProblemKind::Misplaced { key: "buffer", why, help };
+        Problem::new(Severity::Warning, &self.source, self.span(class), kind)
     }
 
     /// Returns warnings of limits and quanta that the scheduler cannot keep as written: an upper limit (or a ceiling)

@@ -3,6 +3,7 @@
 use fairlink_core::{MAX_CLASSES, MAX_DEPTH, MAX_LEAVES, Nanos, Rate};
 use thiserror::Error;
 
+use crate::human;
 use crate::matching::MatchError;
 use crate::units::{UnitError, show_bps, show_rate, show_size, show_time};
 
@@ -340,8 +341,8 @@ pub enum ProblemKind {
     },
     /// A `ceiling_burst` that is too small for the ceiling.
     #[error(
-        "WARNING: \"{name}\" has a ceiling_burst of {} and reaches {} of its ceiling of {} while {busy} of {leaves} leaves are busy",
-        show_size(*.burst), show_bps(*.reached_bps), show_bps(*.ceiling_bps)
+        "\"{name}\" has a ceiling_burst of {} and reaches {} of its ceiling of {} while {busy} of {leaves} leaves are busy",
+        show_size(*.burst), human::rate(*.reached_bps as f64), show_bps(*.ceiling_bps)
     )]
     SmallBurst {
         /// The class.

@@ -15,6 +15,7 @@ use super::error::BuildError;
 use super::hierarchy::Hierarchy;
 use super::memory::OutOfMemory;
 use super::packet::ClassId;
+use super::sharing::LeafWeights;
 use super::units::{Nanos, Rate};
 
 /// A fraction of two whole numbers; the denominator is not 0.
@@ -118,6 +119,8 @@ pub struct Promises {
     /// Leaves that get less than their guarantees while all classes are backlogged; `None` if every leaf gets its
     /// guarantee.
     pub shortfalls: Option<Shortfalls>,
+    /// The turns of a round robin that visits each leaf at most once between two visits of another.
+    pub visit: Option<Visit>,
     /// True if a backlogged leaf may wait without bound while leaves of its own priority are served. The contract suite
     /// requires all other schedulers to serve every backlogged leaf in bounded time, in proportion to the shares of
     /// their rule.
@@ -150,6 +153,7 @@ impl Promises {
         follows_gps: false,
         delay_in_order: false,
         shortfalls: None,
+        visit: None,
         starves: false,
     };
 
@@ -162,6 +166,17 @@ impl Promises {
         ];
         kinds.into_iter().filter_map(|(name, promised)| promised.then_some(name))
     }
+}
+
+/// What a leaf that always has packets sends in one visit, on average over its visits, by class id. A latency-critical
+/// leaf under [`Sharing::CriticalVisits`](super::sharing::Sharing::CriticalVisits) has a visit for each of a best-effort
+/// leaf.
+#[derive(Clone, Copy, Debug)]
+pub enum Visit {
+    /// Quanta in 2^-16 bytes.
+    Bytes(LeafWeights),
+    /// Packets of any length.
+    Packets(LeafWeights),
 }
 
 /// The kind of fairness bound between backlogged classes.

@@ -66,8 +66,7 @@ pub fn metrics(classes: &[ClassMetrics], link_bps: f64, colour: bool, width: Opt
         row("fairness".to_owned(), class.fairness_bytes, bytes, true);
         let index = class.worst_case_bytes.filter(|index| index.bound.is_some());
         row("worst-case index".to_owned(), index, bytes, true);
-        // Between packets, not visits: not held against the bound.
-        row("gap".to_owned(), class.transmission_gap_s, seconds, false);
+        row("gap".to_owned(), class.transmission_gap_s, seconds, true);
         row("lag behind GPS".to_owned(), class.gps_lag_bytes, bytes, true);
         row("lag behind HMM".to_owned(), class.hmm_lag_bytes, bytes, true);
         row("deadline miss".to_owned(), class.deadline_miss_s, seconds, true);

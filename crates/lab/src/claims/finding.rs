@@ -43,9 +43,7 @@ impl Unit {
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
-            // Papers write 1522.5 B, not 1.522 kB.
-            Self::Bytes if value.abs() < 1e5 => format!("{} B", digits(value)),
-            Self::Bytes => human::size(value),
+            Self::Bytes => human::bytes(value),
             Self::Seconds => human::time(value),
             Self::Rate => human::rate(value),
             Self::Packets => format!("{} packets", human::digits(value)),
@@ -54,11 +52,6 @@ impl Unit {
             Self::Count | Self::Number => human::digits(value),
         }
     }
-}
-
-/// Formats at least four significant digits, and one after the point.
-fn digits(value: f64) -> String {
-    if value.abs() < 1000.0 { human::digits(value) } else { format!("{value:.1}").trim_end_matches(".0").to_owned() }
 }
 
 /// The result for one quantity.

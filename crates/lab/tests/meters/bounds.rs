@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use fairlink_core::{ClassId, Fairness, Hosts, Nanos, PerWindow};
-use fairlink_theory::promises::{Promised, WeightUnit, promised};
+use fairlink_theory::promises::{Promised, promised};
 use fairlink_theory::to_f64;
 use fairlink_traffic::ArrivalLimit;
 
@@ -108,29 +108,12 @@ fn delays(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     }
 }
 
-/// Returns true if a ceiling is at the class or above it.
-fn below_ceiling(stage: &Stage, class: ClassId) -> bool {
-    path(&stage.tree, class).any(|class| stage.tree.config(class).ceiling.is_some())
-}
-
-/// The next visit and the next packet of a backlogged leaf.
+/// The time from one packet of a backlogged leaf to the next, to its beginning and to its end.
 fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
     let Some(gap) = &printed.transmission_gap else { return };
     for &leaf in stage.tree.leaves() {
-        // What a latency-critical leaf sends is no visit. Its next packet has the bound of all.
-        let critical = stage.tree.config(leaf).latency_critical;
-        // A visit sends if the leaf has a weight of a largest packet or more and classes above it do not divide its
-        // rate.
-        let weight = printed.weights[leaf.index()];
-        let visits = weight.is_some_and(|weight| match weight.unit {
-            WeightUnit::Visits => true,
-            WeightUnit::Bytes => {
-                stage.tree.depth(leaf) == 1 && weight.as_run >= f64::from(stage.tree.link().max_packet)
-            }
-        });
+        let between = printed.between_packets(&stage.tree, leaf);
         let next = gap.next_packets.get(leaf.index()).copied().flatten();
-        let limited = below_ceiling(stage, leaf);
-        let visit = if limited { gap.below_ceilings[leaf.index()] } else { Some(to_f64(&gap.seconds)) };
         let (mut queued, mut since) = (0u64, Nanos::ZERO);
         for event in seen.events.iter().filter(|event| event.class == leaf.index()) {
             match event.what {
@@ -142,13 +125,13 @@ fn gaps(seen: &Seen, stage: &Stage, printed: &Promised, judge: &mut Judge) {
                 }
                 What::Sent { done } => {
                     let waited = (event.at.0.saturating_sub(since.0)) as f64 / 1e9;
-                    if let Some(visit) = visit.filter(|_| visits && !critical) {
+                    if let Some(between) = between {
                         judge.count("gap");
                         ensure!(
                             judge,
                             "gap",
-                            !beyond(waited, visit),
-                            "{}: packet {} waited {waited} s for its visit; printed is {visit} s",
+                            !beyond(waited, between),
+                            "{}: packet {} waited {waited} s after the one before; printed is {between} s",
                             seen.names[leaf.index()],
                             event.number
                         );

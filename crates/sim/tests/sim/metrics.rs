@@ -97,6 +97,7 @@ fn held(class: &ClassMetrics) -> impl Iterator<Item = (&'static str, Measured)> 
     let all = [
         ("fairness", class.fairness_bytes),
         ("worst case", class.worst_case_bytes),
+        ("gap", class.transmission_gap_s),
         ("deadline", class.deadline_miss_s),
         ("delay", class.delay_s),
         ("GPS", class.gps_lag_bytes),
@@ -135,7 +136,9 @@ fn no_scheduler_exceeds_what_it_promises_and_bounds_are_nearly_reached() {
         }
         assert!(runs > 0, "{}", info.name);
     }
-    for (what, part) in [("fairness", 0.3), ("worst case", 0.3), ("deadline", 0.2), ("delay", 0.3), ("GPS", 0.3)] {
+    for (what, part) in
+        [("fairness", 0.3), ("worst case", 0.3), ("gap", 0.3), ("deadline", 0.2), ("delay", 0.3), ("GPS", 0.3)]
+    {
         let most = seen.iter().filter(|seen| seen.0 == what).map(|seen| seen.1).fold(0.0, f64::max);
         assert!(most > part, "{what}: never more than {most} of the bound");
     }

@@ -71,10 +71,10 @@ impl<'a> Most<'a> {
             let _ = demand.set(tree, leaf, Request::Unlimited);
         }
         self.spend(0, tree.len())?;
-        if self.rule.own.small_bursts.is_none() && self.rule.may_miss(&demand).is_none() {
+        if !self.rule.own.small_bursts && self.rule.may_miss(&demand).is_none() {
             match self.rule.clone().by_formula_only().solve(&demand) {
                 Ok(ideal) => return Ok(ideal.floor_bps(class)),
-                Err(why) if self.rule.own.to_play.is_none() => return Err(why),
+                Err(why) if !self.rule.own.plays => return Err(why),
                 Err(_) => {}
             }
         }
@@ -84,7 +84,7 @@ impl<'a> Most<'a> {
 
     fn spend(&mut self, which: usize, work: usize) -> Result<(), NotComputed> {
         let Some(left) = self.left[which].checked_sub(work) else {
-            return Err(NotComputed(match which {
+            return Err(NotComputed::because(match which {
                 0 => {
                     format!("its limits do not settle it, and allocations of more than {WORK} classes are not computed")
                 }
@@ -164,7 +164,7 @@ impl Rule<'_> {
         let mut path = std::iter::successors(Some(class), |&at| tree.parent(at));
         match &self.own.kind {
             Kind::Lenders(lenders) => path.any(|at| lenders.may_interrupt(at, class)),
-            _ if self.own.small_bursts.is_some() => {
+            _ if self.own.small_bursts => {
                 let small = |at: ClassId| tree.config(at).ceiling_burst.is_some();
                 path.any(small) || !tree.is_leaf(class)
             }

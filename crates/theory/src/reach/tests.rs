@@ -162,8 +162,15 @@ fn a_small_burst_is_named_with_the_rate_that_it_reaches_and_a_burst_that_reaches
         let [small] = small_bursts(&tree, &all, |_| 1500).unwrap()[..] else { panic!("one class has a small burst") };
         assert_eq!((small.class, small.burst, small.ceiling_bps), (x, 1500, 31_000_000));
         assert!(small.reached_bps < 30_000_000, "{small:?}");
-        let rule = Rule::for_scheduler(&hls::INFO, &tree, Traffic::unknown()).unwrap();
-        assert_eq!(rule.solve(&all).unwrap().floor_bps(x), small.reached_bps);
+        let solve = |traffic| Rule::for_scheduler(&hls::INFO, &tree, traffic).unwrap().solve(&all);
+        let known = Traffic::new(vec![Some(1500.0); tree.len()], true);
+        let ideal = solve(known.clone()).unwrap();
+        assert!((ideal.bps(x) / small.reached_bps as f64 - 1.0).abs() < 0.02 && ideal.run_because().is_some());
+        // With other lengths or times of packets it is another rate.
+        for other in [Traffic::unknown(), known.bursty()] {
+            let why = solve(other).unwrap_err().to_string();
+            assert!(why.contains(&format!("{} are always enough", enough_in_words(small.enough))), "{why}");
+        }
         let (enough, _) = beside_seventeen(Some(small.enough), rounds);
         assert_eq!(small_bursts(&enough, &all, |_| 1500).unwrap(), []);
         // Alone, it is visited whenever it may send.

@@ -56,9 +56,8 @@ pub(super) fn lines(theorems: &Theorems) -> Vec<String> {
             .push(format!("inner curve       the same holds for {}", human::count(more, "more class", "more classes")));
     }
     for printed in &theorems.as_printed {
-        // As the text has it, with all its digits.
         let value = match printed.quantity {
-            "fairness_bytes" => format!("{} B", printed.value),
+            "fairness_bytes" => human::bytes(printed.value),
             _ => human::time(printed.value),
         };
         let what = match printed.quantity {

@@ -55,8 +55,8 @@ use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn, backlog_of_flows, batches_of_flows};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Delay, Dequeued, DropSink, Fairness, Feature, Hierarchy, LatencyRate, Nanos,
-    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, TransmissionGap, WorkConserving, boxed,
-    same_kind,
+    OutOfMemory, Packet, Promises, Ratio, Scheduler, SchedulerInfo, Sharing, TransmissionGap, Visit, WorkConserving,
+    boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled};
 
@@ -78,6 +78,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         transmission_gap: Some(TransmissionGap::Quanta),
         delay: Some(Delay::LatencyRate(delays)),
         delay_in_order: true,
+        visit: Some(Visit::Bytes(quanta)),
         ..Promises::NONE
     },
     memory: |tree| memory(tree, 1),

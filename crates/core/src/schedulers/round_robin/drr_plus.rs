@@ -52,7 +52,7 @@ use core::any::Any;
 use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Contract, Delay, Dequeued, DropSink, Feature, Hierarchy, NANOS_PER_SEC, Nanos, Packet,
-    PerWindow, Promises, Scheduler, SchedulerInfo, Sharing, Windowed, WorkConserving, boxed, same_kind,
+    PerWindow, Promises, Scheduler, SchedulerInfo, Sharing, Visit, Windowed, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 use crate::schedulers::drr::{self, Deficit, FRACTION_BITS, Turns};
@@ -78,7 +78,11 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         },
         certain: (SLOTS as u64 - 1, SLOTS as u64),
     },
-    promises: Promises { delay: Some(Delay::Windows(delays)), ..Promises::NONE },
+    promises: Promises {
+        delay: Some(Delay::Windows(delays)),
+        visit: Some(Visit::Bytes(drr::quanta)),
+        ..Promises::NONE
+    },
     memory: DrrPlus::memory,
     build: |tree, _| boxed(DrrPlus::new(tree)?),
 };

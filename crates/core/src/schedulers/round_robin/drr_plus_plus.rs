@@ -54,7 +54,8 @@ use core::any::Any;
 use crate::bases::flows::{Flows, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Delay, Dequeued, DropSink, Feature, Hierarchy, LatencyRate, Nanos, OutOfMemory,
-    Packet, Promises, Ratio, Scheduler, SchedulerInfo, Share, Sharing, Shortfall, WorkConserving, boxed, same_kind,
+    Packet, Promises, Ratio, Scheduler, SchedulerInfo, Share, Sharing, Shortfall, Visit, WorkConserving, boxed,
+    same_kind,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::drr::{self, Deficit, Tally, Turns, need};
@@ -77,6 +78,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         delay: Some(Delay::LatencyRate(delays)),
         delay_in_order: true,
         shortfalls: Some(shortfalls),
+        visit: Some(Visit::Bytes(drr::quanta)),
         ..Promises::NONE
     },
     memory: DrrPlusPlus::memory,

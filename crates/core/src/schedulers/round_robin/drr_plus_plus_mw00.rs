@@ -47,7 +47,7 @@ use alloc::{format, string::String};
 use crate::bases::flows::{Flows, Ring, backlog_of_flows};
 use crate::contract::{
     Amount, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, Packet, Promises, Scheduler,
-    SchedulerInfo, Sharing, WorkConserving, boxed,
+    SchedulerInfo, Sharing, Visit, WorkConserving, boxed,
 };
 use crate::parts::memory::{bytes_of, slice};
 use crate::schedulers::{
@@ -68,7 +68,11 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(1); O(leaves) where a quantum is below the largest packet",
     sharing: Sharing::CriticalVisits(drr::quanta),
-    promises: Promises { shortfalls: Some(crate::schedulers::drr_plus_plus::shortfalls), ..Promises::NONE },
+    promises: Promises {
+        shortfalls: Some(crate::schedulers::drr_plus_plus::shortfalls),
+        visit: Some(Visit::Bytes(drr::quanta)),
+        ..Promises::NONE
+    },
     memory: Mw00::memory,
     build: |tree, _| boxed(Mw00::new(tree)?),
 };

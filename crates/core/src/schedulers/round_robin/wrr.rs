@@ -30,7 +30,7 @@ use crate::bases::batches::{PlainIn, PlainOut, fill, pop_all, push_all};
 use crate::bases::flows::{Flows, Ring, Turn, backlog_of_flows, batches_of_flows};
 use crate::contract::{
     Amount, BatchEnd, BuildError, ClassId, Dequeued, DropSink, Feature, Hierarchy, Nanos, OutOfMemory, Packet,
-    Promises, Scheduler, SchedulerInfo, Sharing, WorkConserving, boxed, same_kind,
+    Promises, Scheduler, SchedulerInfo, Sharing, Visit, WorkConserving, boxed, same_kind,
 };
 use crate::parts::memory::{bytes_of, filled, slice};
 
@@ -44,7 +44,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     work_conserving: WorkConserving::Always,
     cost: "O(1)",
     sharing: Sharing::LeavesByPackets(packets),
-    promises: Promises::NONE,
+    promises: Promises { visit: Some(Visit::Packets(packets)), ..Promises::NONE },
     memory: Wrr::memory,
     build: |tree, _| boxed(Wrr::new(tree)?),
 };

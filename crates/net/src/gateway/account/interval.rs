@@ -97,8 +97,8 @@ impl Interval {
             } else if shared.all(|pool| pool.members.iter().all(|member| by_shares(member.link))) {
                 Ok(shares.into_iter().map(|bps| bps as f64).collect())
             } else {
-                Err(NotComputed(
-                    "a pool of classes of several links is shared by a scheduler without a rule for it".into(),
+                Err(NotComputed::because(
+                    "a pool of classes of several links is shared by a scheduler without a rule for it",
                 ))
             };
             match own {
@@ -134,7 +134,8 @@ impl Interval {
             (received.packets > 0).then(|| received.bytes as f64 / received.packets as f64)
         };
         let traffic = Traffic::new(self.classes.iter().map(length).collect(), false);
-        Rule::for_scheduler(generation.scheduler, &generation.tree, traffic)?.rates(demand)
+        let rates = Rule::for_scheduler(generation.scheduler, &generation.tree, traffic)?.rates(demand);
+        rates.map_err(|why| why.named(|class| generation.names[class.index()].clone()))
     }
 
     /// Demand of the link's leaves.
