@@ -9,21 +9,26 @@
 //! # What can be told
 //! Skew, drift and jumps. The offset itself is not measurable: the envelope is the offset plus the shortest delay, and
 //! one direction does not separate them. So corrected delays are those beyond the shortest one, unless a caller knows
-//! that.
+//! that. A queue that is hardly ever empty hides the clocks: such times are [`Undecided`], and no number is given.
 //!
 //! # Method
 //! [`OneWay`] keeps, for up to 1024 equal spans of time, the lower convex hulls of their points. The first pass joins
 //! the spans to blocks and cuts the run into parts with the best straight envelopes (dynamic programming over all cuts;
-//! the distances of the blocks' minima from the envelope are assumed exponential). Parts are then joined if one
-//! parabola fits both as well. The parabola of a part is the highest one below all its points, the linear program of
-//! Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift. A rise that falls back onto the same envelope is
-//! a queue and not a clock.
+//! the distances of the blocks' minima from the envelope are assumed exponential). No envelope is steeper than
+//! [`MAX_SKEW`]. Parts are then joined if one parabola fits both as well. The parabola of a part is the highest one below
+//! all its points, the linear program of Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift. A rise that
+//! falls back onto the same envelope is a queue and not a clock. Then each part has to prove that it is one of clocks:
+//! its delays come back to the envelope at least [`RETURNS`] times (`decide.rs`), both halves have the same clocks,
+//! and clocks can move so.
+//!
+//! DIFFERENCE: Section 4.5 of \[drrpp\] takes every change of the delays for one of the clocks, at loads up to 98.4 %.
+//! Ours says that it cannot tell where the data do not decide.
 //!
 //! # Uncertainty
-//! Eight envelopes, each of every eighth span, are compared with the one of all spans. The result is the half-width of
-//! their 95 % interval (Student's t, seven degrees of freedom) plus their bias. It holds if each span has packets that
-//! met short queues independently of other spans. A queue that lasts for the whole run cannot be distinguished from an
-//! offset.
+//! Envelopes of eight or four groups of cycles, from one return to the next, are compared with the one of all. The result
+//! is the half-width of their 95 % interval (Student's t) plus their bias. Where the delays come back as often as
+//! independent ones do, each span is a cycle. A queue that lasts for the whole run cannot be distinguished from an
+//! offset, and neither can a jump that is smaller than the noise of the shortest delays from none.
 
 use std::fmt;
 
@@ -129,6 +134,8 @@ pub enum Because {
     TooFast,
     /// The first and the second half have different clocks.
     Uneven,
+    /// The uncertainty of the skew is more than [`MAX_SKEW`].
+    Vague,
 }
 
 impl fmt::Display for Because {
@@ -140,6 +147,7 @@ impl fmt::Display for Because {
                     "delays came back to the shortest {returns} times, and {RETURNS} are needed; measure for longer, or with less load"
                 )
             }
+            Self::Vague => write!(f, "every skew that clocks can have ({:.0} ppm) fits", MAX_SKEW * 1e6),
             Self::Uneven => {
                 f.write_str("its first and second half have different clocks, and nothing shows where one was set")
             }

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use super::fit::{Curve, Part, RESOLUTION, Seen};
 use super::hull::Point;
-use super::{Because, Change, Clocks, Known, MAX_DRIFT, RETURNS, Stretch, Undecided};
+use super::{Because, Change, Clocks, Known, MAX_DRIFT, MAX_SKEW, RETURNS, Stretch, Undecided};
 
 /// Envelopes that are compared for the uncertainty, and Student's t for 95 % with one degree of freedom less.
 const GROUPS: [(usize, f64); 2] = [(8, 2.365), (4, 3.182)];
@@ -27,7 +27,7 @@ const CYCLES: usize = 2;
 const STAMP: f64 = 2e-9;
 /// The probability that a queue comes back to an envelope by chance as often as counts for the time of a jump.
 const UNLIKELY: f64 = 0.01;
-/// A jump is more than this many times its uncertainty.
+/// A jump is more than this many times its uncertainty, and so is what contradicts a stretch.
 const SURE: f64 = 2.0;
 /// A part ends with its last return if none follows for this many times the mean between two.
 const ABSENT: f64 = 4.0;
@@ -108,8 +108,10 @@ fn trimmed(seen: &Seen<'_>, part: &Part, returns: &Returns) -> Range<usize> {
     let between = returns.places.windows(2).map(|pair| at(pair[1]) - at(pair[0]));
     let longest = between.fold(0.0, f64::max);
     let mean = (at(last) - at(first)) / (returns.places.len() - 1).max(1) as f64;
-    let limit = |is_end: bool| {
-        if is_end || returns.are_independent(part) { longest.min(ABSENT * mean) } else { 0.0 }
+    let limit = |is_end: bool| match (returns.are_independent(part), is_end) {
+        (true, _) => longest.max(ABSENT * mean),
+        (false, true) => longest.min(ABSENT * mean),
+        (false, false) => 0.0,
     };
     let is_late = at(first) - at(0) > limit(spans.start == 0);
     let is_early = at(spans.len()) - at(last + 1) > limit(spans.end == seen.spans.len());
@@ -158,6 +160,9 @@ fn prove_as(seen: &Seen<'_>, mut part: Part, is_bent: bool) -> Result<Proven, Be
             continue;
         }
         let stretch = stretch(seen, &part, &found);
+        if stretch.skew.within > MAX_SKEW {
+            return Err(Because::Vague);
+        }
         if found.are_independent(&part) {
             return Ok(Proven { part, returns: found, stretch });
         }
@@ -251,6 +256,7 @@ fn stretch(seen: &Seen<'_>, part: &Part, returns: &Returns) -> Stretch {
         let unseen = known(true, &Curve::below(&kept(seen, part, |_| true), part.start, part.end, true))[3];
         drift.within = unseen.value.abs() + unseen.within;
     }
+    drift.within = drift.within.min(MAX_DRIFT + drift.value.abs());
     Stretch {
         start_s: part.start,
         end_s: part.end,
@@ -274,12 +280,15 @@ fn tiles(spans: Range<usize>, proven: Option<Proven>) -> Vec<Tile> {
 /// tiles does, or contradict one.
 fn joined(seen: &Seen<'_>, of: &[Tile]) -> Option<Proven> {
     let spans = of.first()?.0.start..of.last()?.0.end;
-    let straight = Curve::of_clocks(&seen.points(spans.clone()), seen.start_of(spans.start), seen.start_of(spans.end));
-    // This takes less time than the rest.
-    if returns(&distances(seen, &spans, &straight)).places.len() < RETURNS {
-        return None;
-    }
     let known = || of.iter().filter_map(|(_, proven)| proven.as_ref());
+    if known().next().is_none() {
+        // This takes less time than the rest, and there may be many.
+        let (start, end) = (seen.start_of(spans.start), seen.start_of(spans.end));
+        let straight = Curve::of_clocks(&seen.points(spans.clone()), start, end);
+        if returns(&distances(seen, &spans, &straight)).places.len() < RETURNS {
+            return None;
+        }
+    }
     let queues = known().flat_map(|proven| proven.part.queues.iter().cloned()).collect();
     let found = prove(seen, seen.part(spans, queues)).ok()?;
     let within = &found.part.spans;
@@ -289,7 +298,7 @@ fn joined(seen: &Seen<'_>, of: &[Tile]) -> Option<Proven> {
         let is_inside = within.start <= proven.part.spans.start && proven.part.spans.end <= within.end;
         is_inside
             && proven.part.spans != *within
-            && ends.iter().all(|(at, known)| (found.part.curve.at(*at) - known.value).abs() <= known.within)
+            && ends.iter().all(|(at, known)| (found.part.curve.at(*at) - known.value).abs() <= SURE * known.within)
     };
     known().all(agrees).then_some(found)
 }
@@ -331,12 +340,15 @@ pub(super) fn decide(seen: &Seen<'_>, parts: Vec<Part>) -> Clocks {
 }
 
 /// Takes cycles beside the border of two tiles away from each, as long as that moves an envelope by more than its
-/// uncertainty: packets from before a jump may be among those after it.
+/// uncertainty: packets from before a jump may be among those after it. Between independent spans the border is exact.
 fn clean(seen: &Seen<'_>, all: &mut [Tile], at: usize) {
     let (left, right) = all.split_at_mut(at);
     let (Some((_, Some(left))), Some((_, Some(right)))) = (left.last_mut(), right.first_mut()) else { return };
     for _ in 0..TRIMS {
         let (part, places) = (&right.part, &right.returns.places);
+        if right.returns.are_independent(part) {
+            break;
+        }
         let shorter = seen.part(part.spans.start + places[1]..part.spans.end, part.queues.clone());
         let Ok(found) = prove(seen, shorter) else { break };
         let moved = found.stretch.offset_s.value - right.part.curve.at(found.stretch.start_s);
@@ -347,6 +359,9 @@ fn clean(seen: &Seen<'_>, all: &mut [Tile], at: usize) {
     }
     for _ in 0..TRIMS {
         let (part, places) = (&left.part, &left.returns.places);
+        if left.returns.are_independent(part) {
+            break;
+        }
         let shorter = seen.part(part.spans.start..part.spans.start + places[places.len() - 1], part.queues.clone());
         let Ok(found) = prove(seen, shorter) else { break };
         let moved = found.stretch.end_offset_s.value - left.part.curve.at(found.stretch.end_s);
