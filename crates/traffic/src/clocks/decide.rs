@@ -160,17 +160,19 @@ fn prove_as(seen: &Seen<'_>, mut part: Part, is_bent: bool) -> Result<Proven, Be
             continue;
         }
         let stretch = stretch(seen, &part, &found);
+        let stretch = if found.are_independent(&part) {
+            stretch
+        } else {
+            let [a, b] = halves(seen, &part, &found);
+            if !agree(&stretch, &a, &b) {
+                return Err(Because::Uneven);
+            }
+            widened(stretch, &a, &b)
+        };
         if stretch.skew.within > MAX_SKEW {
             return Err(Because::Vague);
         }
-        if found.are_independent(&part) {
-            return Ok(Proven { part, returns: found, stretch });
-        }
-        let [a, b] = halves(seen, &part, &found);
-        if !agree(&stretch, &a, &b) {
-            return Err(Because::Uneven);
-        }
-        return Ok(Proven { stretch: widened(stretch, &a, &b), part, returns: found });
+        return Ok(Proven { part, returns: found, stretch });
     }
 }
 
