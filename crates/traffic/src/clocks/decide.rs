@@ -140,11 +140,11 @@ fn prove(seen: &Seen<'_>, part: Part) -> Result<Proven, Because> {
 fn prove_as(seen: &Seen<'_>, mut part: Part, is_bent: bool) -> Result<Proven, Because> {
     let mut trims = 0;
     loop {
-        let points = kept(seen, &part, |_| true);
+        let all = points(seen, &part, |_| true);
         part.curve = if is_bent {
-            Curve::below(&points, part.start, part.end, true)
+            Curve::below(&all, part.start, part.end, true)
         } else {
-            Curve::of_clocks(&points, part.start, part.end)
+            Curve::of_clocks(&all, part.start, part.end)
         };
         if !part.can_be_clocks() {
             return Err(Because::TooFast);
@@ -155,7 +155,7 @@ fn prove_as(seen: &Seen<'_>, mut part: Part, is_bent: bool) -> Result<Proven, Be
         }
         let spans = trimmed(seen, &part, &found);
         if spans != part.spans && trims < TRIMS {
-            part = seen.part(spans, std::mem::take(&mut part.queues));
+            part = seen.part(spans, Vec::new());
             trims += 1;
             continue;
         }
@@ -183,8 +183,9 @@ fn halves(seen: &Seen<'_>, part: &Part, returns: &Returns) -> [Stretch; 2] {
         let (start, end) = (seen.start_of(spans.start), seen.start_of(spans.end));
         let places = returns.places.iter().map(|place| part.spans.start + place).filter(|place| spans.contains(place));
         let returns = Returns { level: returns.level, places: places.map(|place| place - spans.start).collect() };
-        let mut half = Part { spans, start, end, ..part.clone() };
-        half.curve = Curve::below(&kept(seen, &half, |_| true), start, end, part.curve.bend != 0.0);
+        let mut half = part.clone();
+        (half.spans, half.start, half.end) = (spans, start, end);
+        half.curve = Curve::below(&points(seen, &half, |_| true), start, end, part.curve.bend != 0.0);
         stretch(seen, &half, &returns)
     })
 }
@@ -212,10 +213,10 @@ fn widened(mut whole: Stretch, a: &Stretch, b: &Stretch) -> Stretch {
     whole
 }
 
-/// Points of a part without its queues, of the places for which `wanted`.
-fn kept(seen: &Seen<'_>, part: &Part, wanted: impl Fn(usize) -> bool) -> Vec<Point> {
-    let is_kept = |place: &usize| wanted(*place) && !part.queues.iter().any(|queue| queue.contains(place));
-    part.spans.clone().filter(is_kept).flat_map(|place| seen.spans[place].1.hull.iter().copied()).collect()
+/// Points of a part, of the places for which `wanted`. Those of queues are above its envelope.
+fn points(seen: &Seen<'_>, part: &Part, wanted: impl Fn(usize) -> bool) -> Vec<Point> {
+    let places = part.spans.clone().filter(|&place| wanted(place));
+    places.flat_map(|place| seen.spans[place].1.hull.iter().copied()).collect()
 }
 
 /// Returns value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
@@ -231,7 +232,7 @@ fn stretch(seen: &Seen<'_>, part: &Part, returns: &Returns) -> Stretch {
     };
     let is_enough = |(groups, _): &&(usize, f64)| are_independent || returns.places.len() >= CYCLES * groups;
     let &(number, student) = GROUPS.iter().find(is_enough).unwrap_or(&GROUPS[1]);
-    let group = |group: usize| kept(seen, part, |place| cycle(place) % number == group);
+    let group = |group: usize| points(seen, part, |place| cycle(place) % number == group);
     let groups: Vec<Vec<Point>> = (0..number).map(group).filter(|points| points.len() >= 3).collect();
     let known = |bent: bool, whole: &Curve| {
         let whole = numbers(whole);
@@ -255,7 +256,7 @@ fn stretch(seen: &Seen<'_>, part: &Part, returns: &Returns) -> Stretch {
     let [offset_s, end_offset_s, skew, mut drift] = known(bent, &part.curve);
     if !bent {
         // No drift is detected; it may be as large as that of the best parabola.
-        let unseen = known(true, &Curve::below(&kept(seen, part, |_| true), part.start, part.end, true))[3];
+        let unseen = known(true, &Curve::below(&points(seen, part, |_| true), part.start, part.end, true))[3];
         drift.within = unseen.value.abs() + unseen.within;
     }
     drift.within = drift.within.min(MAX_DRIFT + drift.value.abs());
@@ -291,8 +292,7 @@ fn joined(seen: &Seen<'_>, of: &[Tile]) -> Option<Proven> {
             return None;
         }
     }
-    let queues = known().flat_map(|proven| proven.part.queues.iter().cloned()).collect();
-    let found = prove(seen, seen.part(spans, queues)).ok()?;
+    let found = prove(seen, seen.part(spans, Vec::new())).ok()?;
     let within = &found.part.spans;
     let agrees = |proven: &Proven| {
         let stretch = &proven.stretch;
@@ -351,7 +351,7 @@ fn clean(seen: &Seen<'_>, all: &mut [Tile], at: usize) {
         if right.returns.are_independent(part) {
             break;
         }
-        let shorter = seen.part(part.spans.start + places[1]..part.spans.end, part.queues.clone());
+        let shorter = seen.part(part.spans.start + places[1]..part.spans.end, Vec::new());
         let Ok(found) = prove(seen, shorter) else { break };
         let moved = found.stretch.offset_s.value - right.part.curve.at(found.stretch.start_s);
         if found.part.spans.end != right.part.spans.end || moved.abs() <= found.stretch.offset_s.within {
@@ -364,7 +364,7 @@ fn clean(seen: &Seen<'_>, all: &mut [Tile], at: usize) {
         if left.returns.are_independent(part) {
             break;
         }
-        let shorter = seen.part(part.spans.start..part.spans.start + places[places.len() - 1], part.queues.clone());
+        let shorter = seen.part(part.spans.start..part.spans.start + places[places.len() - 1], Vec::new());
         let Ok(found) = prove(seen, shorter) else { break };
         let moved = found.stretch.end_offset_s.value - left.part.curve.at(found.stretch.end_s);
         if found.part.spans.start != left.part.spans.start || moved.abs() <= found.stretch.end_offset_s.within {

@@ -145,9 +145,9 @@ pub(super) struct Part {
     pub(super) start: f64,
     pub(super) end: f64,
     pub(super) curve: Curve,
-    pub(super) cost: f64,
+    cost: f64,
     /// Spans with a standing queue, which its cost leaves out.
-    pub(super) queues: Vec<Range<usize>>,
+    queues: Vec<Range<usize>>,
 }
 
 impl Part {

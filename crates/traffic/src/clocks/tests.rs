@@ -290,9 +290,19 @@ fn a_loaded_link_invents_no_clocks_and_every_interval_has_the_truth() {
     }
     println!("{all:?}");
     assert_eq!(all.invented, 0);
-    assert!(all.steepest < super::MAX_SKEW);
+    assert!(all.steepest < 500e-6, "steeper than clocks can be");
     for (numbers, held) in all.numbers.into_iter().zip(all.held) {
         assert!(f64::from(held) >= 0.95 * f64::from(numbers), "{all:?}");
+    }
+}
+
+#[test]
+fn a_skew_that_no_clock_has_is_no_clocks() {
+    for (ppm, known) in [(490.0, true), (-490.0, true), (510.0, false), (-510.0, false), (20_000.0, false)] {
+        let (found, _) = clocks(&Synthetic { skew: ppm * 1e-6, ..plain(Queueing::Exponential(1e-3)) }, 60.0, 1);
+        assert_eq!(found.stretches.is_empty(), !known, "{ppm}: {found:?}");
+        assert!(known || found.undecided.iter().all(|part| part.because == super::Because::TooFast), "{ppm}");
+        assert_eq!((found.jumps().count(), found.left_out()), (0, if known { 0.0 } else { 1.0 }));
     }
 }
 
