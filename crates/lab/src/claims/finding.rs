@@ -211,13 +211,15 @@ pub struct Row {
     /// The judged sentence of the paper, if it differs from the claim's.
     pub sentence: Option<&'static str>,
     departure: Option<Departure>,
+    /// The reason why it could not be judged.
+    unfit: Option<String>,
 }
 
 impl Row {
     /// Ours beside the paper's.
     #[must_use]
     pub fn new(what: impl Into<String>, unit: Unit, paper: Expected, ours: impl Into<Value>) -> Self {
-        Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None }
+        Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None, unfit: None }
     }
 
     /// Makes a row for an invariant; ours is the number of violations.
@@ -247,6 +249,12 @@ impl Row {
         Self { departure: Some(Departure { least, most, verdict, reason: reason.into() }), ..self }
     }
 
+    /// Leaves it without a judgement, for this reason: the measurement itself failed, and says nothing of the paper.
+    #[must_use]
+    pub fn not_judged(self, reason: impl Into<String>) -> Self {
+        Self { unfit: Some(reason.into()), ..self }
+    }
+
     /// Judges this sentence of the paper instead of the claim's: a quotation, with its place if that differs from the
     /// claim's.
     #[must_use]
@@ -258,6 +266,7 @@ impl Row {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.paper.accepts(self.ours.mean) {
+            _ if self.unfit.is_some() => Verdict::Shown,
             None => Verdict::Shown,
             Some(true) => Verdict::Agrees,
             Some(false) => self.departed().map_or(Verdict::Disagrees, |departure| departure.verdict),
@@ -270,10 +279,10 @@ impl Row {
         self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(self.ours.mean) == Some(false))
     }
 
-    /// Returns the reason for a departure, if it covers our value.
+    /// Returns the reason for which it is not judged, or for a departure that covers our value.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
-        self.departed().map(|departure| departure.reason.as_str())
+        self.unfit.as_deref().or_else(|| self.departed().map(|departure| departure.reason.as_str()))
     }
 
     /// Formats the paper's value.
@@ -410,6 +419,16 @@ mod tests {
         );
         assert_eq!(row(0.5).reason(), Some("the residual of a visit"));
         assert_eq!([row(1.1).reason(), row(0.3).reason()], [None; 2]);
+    }
+
+    #[test]
+    fn what_could_not_be_measured_is_not_judged_whatever_its_value() {
+        let row = |ours: f64| Row::new("share", Unit::Part, Expected::AtMost(0.05), ours).not_judged("a busy machine");
+        for ours in [0.01, 0.9, f64::NAN] {
+            assert_eq!((row(ours).verdict(), row(ours).reason()), (Verdict::Shown, Some("a busy machine")));
+        }
+        let judged = Row::never("late", 0);
+        assert_eq!(Finding::new("", vec![judged, row(0.9)]).verdict(), Verdict::Agrees);
     }
 
     #[test]
