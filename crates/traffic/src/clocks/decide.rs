@@ -5,8 +5,9 @@
 //! again and again. Delays that never met an empty queue have a lower envelope, too. But it touches them in a few
 //! places only, at every scale: a random walk above its own hull is near it at the corners and nowhere else. So
 //! [`returns`] counts, at the scale that gives the most, how often the delays leave the envelope and come back. A part
-//! with [`RETURNS`] of them, and an envelope that clocks can have, is a stretch; the others are undecided. Where the delays do not come
-//! back at an end of a part for longer than between, that end is undecided, because a clock may have been set there.
+//! with [`RETURNS`] of them, and an envelope that clocks can have, is a stretch; the others are undecided. Where the
+//! delays do not come back at an end of a part for longer than between, that end is undecided, because a clock may have
+//! been set there.
 //!
 //! The time from one return to the next is a cycle. Cycles are independent of each other, whatever the memory of the
 //! queue is, so the uncertainty comes from envelopes of groups of cycles.
@@ -197,8 +198,8 @@ fn agree(whole: &Stretch, a: &Stretch, b: &Stretch) -> bool {
     agree(a.end_offset_s, b.offset_s, 0.0) && agree(a.skew, b.skew, whole.drift.value * apart)
 }
 
-/// Returns the clocks with intervals that have the values of each half, too: a jump too small to be found tilts the whole,
-/// and one half at most.
+/// Returns the clocks with intervals that have the values of each half, too: a jump too small to be found tilts the
+/// whole, and one half at most.
 fn widened(mut whole: Stretch, a: &Stretch, b: &Stretch) -> Stretch {
     let middle = |of: &Stretch| (of.start_s + of.end_s) / 2.0;
     let tilt = |half: &Stretch| {

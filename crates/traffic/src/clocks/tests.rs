@@ -296,6 +296,22 @@ fn a_loaded_link_invents_no_clocks_and_every_interval_has_the_truth() {
     }
 }
 
+/// Jumps that are as small as the noise of the shortest delays, or that are hidden by a queue that is seldom empty.
+#[test]
+fn a_jump_that_is_hard_to_see_leaves_the_truth_in_the_intervals() {
+    let mut printed = Printed::default();
+    for (load, jump) in [(0.97, 5.0), (0.95, 0.05), (0.97, 0.05), (0.984, 0.05), (0.97, -0.05)] {
+        for seed in 0..40 {
+            let jumps = vec![(40.0, jump)];
+            let of = Synthetic { jumps, packets_per_second: 75.0, ..plain(Queueing::link(75.0, load)) };
+            let (found, first) = clocks(&of, 100.0, seed);
+            printed.add(&found, &of, first);
+        }
+    }
+    let [offsets, skews] = [0, 1].map(|kind| f64::from(printed.held[kind]) / f64::from(printed.numbers[kind]));
+    assert!(offsets >= 0.95 && skews >= 0.975 && printed.invented == 0, "{offsets}, {skews}: {printed:?}");
+}
+
 #[test]
 fn a_skew_that_no_clock_has_is_no_clocks() {
     for (ppm, known) in [(490.0, true), (-490.0, true), (510.0, false), (-510.0, false), (20_000.0, false)] {
