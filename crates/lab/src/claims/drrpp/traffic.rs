@@ -377,7 +377,12 @@ fn loaded_clocks(lab: &Lab<'_>) -> Result<Vec<Row>, ClaimError> {
             Expected::AtLeast(least),
             f64::from(held) / f64::from(numbers.max(1)),
         ),
-        Row::new("at 98.4 % load: largest skew", Unit::Number, Expected::AtMost(MAX_SKEW), steepest),
+        Row::new(
+            "at 98.4 % load: largest skew, over the most that clocks have",
+            Unit::Part,
+            Expected::AtMost(1.0),
+            steepest / MAX_SKEW,
+        ),
         Row::shown(
             "at 98.4 % load: part of the time for which clocks are told from queues",
             Unit::Part,
