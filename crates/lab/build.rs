@@ -1,4 +1,5 @@
-//! The commit that is built, for reports: `FAIRLINK_COMMIT`, empty if there is no repository.
+//! The commit that is built, for reports: `FAIRLINK_COMMIT`, empty if there is no repository. `FAIRLINK_CHANGED` is
+//! empty if the files of the crates are those of the commit.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -13,6 +14,12 @@ fn main() {
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    // All that is built into the program.
+    for path in ["build.rs", "../../crates", "../../scenarios", "../../Cargo.lock"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    let changed = git(&["status", "--porcelain", "--", "../../crates", "../../scenarios", "../../Cargo.lock"]);
+    let is_changed = changed.is_some_and(|changed| !changed.is_empty());
+    println!("cargo::rustc-env=FAIRLINK_CHANGED={}", if is_changed { "yes" } else { "" });
     println!("cargo::rustc-env=FAIRLINK_COMMIT={}", git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default());
 }

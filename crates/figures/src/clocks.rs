@@ -10,17 +10,27 @@ const STEPS: u32 = 60;
 /// Most points that are drawn; the CSV has all.
 const DRAWN: usize = 50;
 
+/// Returns the offset at the first packet, or where that is undecided, its delay.
+fn first(clocks: &Clocks) -> f64 {
+    clocks.offset_at(0.0).or_else(|| clocks.points.first().map(|point| point.1)).unwrap_or(0.0)
+}
+
 /// One row for each point of the lower envelope: time since the first packet, relative offset as measured, as fitted,
-/// and the skew.
+/// and the skew. The last two are empty where clocks and queues cannot be told apart.
 #[must_use]
 pub fn csv(clocks: &Clocks) -> String {
-    let first = clocks.offset_at(0.0);
+    let first = first(clocks);
     let mut text = String::from("time_s,relative_offset_s,fitted_relative_offset_s,skew\n");
     for &(at, offset) in &clocks.points {
-        let skew = clocks.stretch_at(at).map_or(0.0, |stretch| {
-            stretch.skew.value + stretch.drift.value * (at - (stretch.start_s + stretch.end_s) / 2.0)
-        });
-        text.push_str(&format!("{at:.9},{:.9},{:.9},{skew:e}\n", offset - first, clocks.offset_at(at) - first));
+        let fitted = clocks.stretch_at(at).map_or_else(
+            || ",".to_owned(),
+            |stretch| {
+                let from_middle = at - (stretch.start_s + stretch.end_s) / 2.0;
+                let skew = stretch.skew.value + stretch.drift.value * from_middle;
+                format!("{:.9},{skew:e}", stretch.offset_at(at) - first)
+            },
+        );
+        text.push_str(&format!("{at:.9},{:.9},{fitted}\n", offset - first));
     }
     text
 }
@@ -29,8 +39,8 @@ pub fn csv(clocks: &Clocks) -> String {
 /// marked.
 #[must_use]
 pub fn figure(clocks: &Clocks, title: &str) -> Figure {
-    let first = clocks.offset_at(0.0);
-    let end = clocks.stretches.last().map_or(1.0, |stretch| stretch.end_s);
+    let first = first(clocks);
+    let end = clocks.end_s();
     let seen: Vec<(f64, f64)> = clocks.points.iter().map(|&(at, offset)| (at, (offset - first) * 1e3)).collect();
     let (mut fitted, mut skews) = (Vec::new(), Vec::new());
     for stretch in &clocks.stretches {
@@ -46,7 +56,11 @@ pub fn figure(clocks: &Clocks, title: &str) -> Figure {
     }
     let y = |label: &str, points: &[(f64, f64)]| {
         let finite = || points.iter().map(|point| point.1).filter(|y| y.is_finite());
-        let (low, high) = (finite().fold(f64::MAX, f64::min), finite().fold(f64::MIN, f64::max));
+        let (low, high) = finite()
+            .fold(None, |range: Option<(f64, f64)>, y| {
+                range.map_or(Some((y, y)), |(low, high)| Some((low.min(y), high.max(y))))
+            })
+            .unwrap_or_default();
         let room = ((high - low) * 0.06).max(high.abs().max(low.abs()) * 0.01).max(1e-6);
         Axis::linear(label, low - room, high + room)
     };
@@ -70,5 +84,8 @@ pub fn figure(clocks: &Clocks, title: &str) -> Figure {
     skew.events = jumps;
     let mut figure = Figure::new(title, vec![offset, skew]);
     figure.notes.push("Relative to the first packet. Below the axes: jumps of the offset.".to_owned());
+    if !clocks.undecided.is_empty() {
+        figure.notes.push("No envelope: clocks and queues cannot be told apart there.".to_owned());
+    }
     figure
 }

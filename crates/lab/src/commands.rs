@@ -3,6 +3,7 @@
 
 mod bench;
 mod between;
+mod busy;
 mod campaign;
 mod clock;
 mod examples;

@@ -39,7 +39,7 @@ pub struct Facts {
 
 impl Facts {
     fn sentences(&self) -> String {
-        let effort = if self.quick { "Quick: fewer and shorter runs, wider intervals." } else { "In full." };
+        let effort = if self.quick { "Tier: quick, with fewer and shorter runs." } else { "Tier: full." };
         let took = if self.took_s < 120.0 {
             format!("{:.0} s", self.took_s)
         } else {
@@ -47,7 +47,8 @@ impl Facts {
         };
         let ended = if self.interrupted { " It was interrupted: claims are missing." } else { "" };
         format!(
-            "Tried on {} by {} with {}, on {}, in {took}. {effort}{ended}",
+            "Tried on {} by {} with {}, on {}, in {took}. {effort} Run k of a scenario has the scenario's own seed plus k - 1, so that the \
+             same commit gives the same numbers, except for times and real packets.{ended}",
             self.date, self.version, self.command, self.machine
         )
     }
@@ -272,19 +273,33 @@ fn rerun(again: &Rerun, runner: Option<&str>, page: &mut String) {
     let _ = writeln!(page, "<pre>{}</pre></details>", escaped(&again.text));
 }
 
+/// Breaks a paragraph into lines of at most 120 letters, as the other documents have them.
+fn filled(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= 120 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 /// Returns the report as Markdown: a table for each paper, and notes on claims that do not simply agree.
 #[must_use]
 pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
     let all: Vec<&Outcome> = outcomes.iter().collect();
-    let mut text = format!("# The papers, reproduced\n\n{} {}.\n", facts.sentences(), tally(&all));
+    let head = filled(&format!("{} {}.", facts.sentences(), tally(&all)));
+    let mut text = format!("# The papers, reproduced\n\n{head}\n");
     for (paper, outcomes) in by_paper(outcomes) {
         let _ = write!(
             text,
-            "\n## {}\n\n{}: *{}*. {}.\n\n| claim | place | sentence | ours | |\n| --- | --- | --- | --- | --- |\n",
+            "\n## {}\n\n{}\n\n| claim | place | sentence | ours | |\n| --- | --- | --- | --- | --- |\n",
             paper.key,
-            paper.authors,
-            paper.title,
-            tally(&outcomes)
+            filled(&format!("{}: *{}*. {}.", paper.authors, paper.title, tally(&outcomes)))
         );
         for outcome in &outcomes {
             let ours = outcome.headline().map_or_else(
@@ -302,8 +317,9 @@ pub fn markdown(outcomes: &[Outcome], facts: &Facts) -> String {
             let cells = [outcome.claim.id, outcome.claim.place, sentence, &ours, word];
             let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
-        for outcome in outcomes.iter().filter(|outcome| outcome.verdict() != Verdict::Agrees) {
-            let _ = write!(text, "\n**{}** {}\n", outcome.claim.id, outcome.note());
+        let has_reasons = |outcome: &&&Outcome| outcome.verdict() != Verdict::Agrees || !outcome.reasons().is_empty();
+        for outcome in outcomes.iter().filter(has_reasons) {
+            text += &format!("\n{}\n", filled(&format!("**{}** {}", outcome.claim.id, outcome.note())));
         }
     }
     text
@@ -382,6 +398,13 @@ mod tests {
         let outcome = &outcomes()[0];
         let sentence = outcome.sentence(&outcome.rows()[0]);
         assert!(text.contains(&format!("| hls.alpha | Theorem 3, Figure 1 | {sentence} | 0 | agrees |")), "{text}");
-        assert!(text.contains("**hls.alpha.hdrr**") && text.contains("2026-11-22"));
+        assert!(text.contains("**hls.alpha.hdrr**"), "{text}");
+        // What was run: date, commit, command, tier, seeds.
+        let head = text.lines().skip(2).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let says =
+            "Tried on 2026-11-22 by fairlink 0.1.0 with fairlink-lab reproduce, on two cores, in 61 s. Tier: quick,";
+        assert!(head.starts_with(says) && head.contains("own seed plus k - 1"), "{head}");
+        let prose = text.lines().filter(|line| !line.starts_with('|'));
+        assert!(prose.clone().all(|line| line.chars().count() <= 120) && prose.count() > 10, "{text}");
     }
 }

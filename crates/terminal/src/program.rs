@@ -165,7 +165,9 @@ fn is_program(path: &Path) -> bool {
     path.is_file()
 }
 
-fn found(program: &str) -> Option<PathBuf> {
+/// Returns the path of `program`: the one in the directory of this program, else the first one of `PATH`.
+#[must_use]
+pub fn found(program: &str) -> Option<PathBuf> {
     let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
     let own = std::env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
     let path = std::env::var_os("PATH").unwrap_or_default();

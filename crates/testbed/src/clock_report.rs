@@ -1,7 +1,7 @@
 //! Comparison of two clocks, in seconds.
 
 use fairlink_config::human;
-use fairlink_traffic::clocks::{Clocks, Corrected, Known};
+use fairlink_traffic::clocks::{Clocks, Corrected, Known, MOST_LEFT_OUT};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -48,14 +48,29 @@ pub struct JumpReport {
     pub size_s: KnownValue,
 }
 
+/// A part of a run in which clocks and queues cannot be told apart. Times are since the first packet.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct UndecidedReport {
+    /// Its start.
+    pub start_s: f64,
+    /// Its end.
+    pub end_s: f64,
+    /// The reason, in words.
+    pub because: String,
+}
+
 /// The receiver's clock against the sender's, estimated from one-way delays.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClockReport {
-    /// Parts in which the offset moves smoothly, without gaps.
+    /// Parts in which the offset moves smoothly.
     pub stretches: Vec<StretchReport>,
+    /// Parts in which clocks and queues cannot be told apart.
+    pub undecided: Vec<UndecidedReport>,
     /// Jumps between the parts. Between two parts without a jump, only the skew changes.
     pub jumps: Vec<JumpReport>,
-    /// Maximum error of corrected delays.
+    /// The part of the time in which delays cannot be corrected. Above 0.05 there are no corrected delays.
+    pub left_out: f64,
+    /// Maximum error of corrected delays; `null` without a part in which the offset moves smoothly.
     pub correction_ci95_s: Option<f64>,
     /// Mean distance of the shortest delays of short spans of time from the envelope.
     pub roughness_s: f64,
@@ -90,10 +105,35 @@ impl ClockReport {
             vec![at, within(human::time(jump.size_s.value), jump.size_s, &human::time)]
         };
         let head = vec!["from", "to", "packets", "offset + shortest delay", "skew (ppm)", "drift (ppm/s)"];
-        let mut tables = vec![(head, self.stretches.iter().map(stretch).collect())];
-        let head = if self.jumps.is_empty() { vec!["no jumps"] } else { vec!["jump at", "size (receiver's clock)"] };
+        let mut tables = Vec::new();
+        if !self.stretches.is_empty() {
+            tables.push((head, self.stretches.iter().map(stretch).collect()));
+        }
+        let head = match (self.jumps.is_empty(), self.undecided.is_empty()) {
+            (false, _) => vec!["jump at", "size (receiver's clock)"],
+            (true, true) => vec!["no jumps"],
+            (true, false) => vec!["no jumps are known"],
+        };
         tables.push((head, self.jumps.iter().map(jump).collect()));
         tables
+    }
+
+    /// Returns what cannot be told, as sentences.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<String> {
+        let doubt = |part: &UndecidedReport| {
+            let UndecidedReport { start_s, end_s, because } = part;
+            format!("{start_s:.1} to {end_s:.1} s: cannot tell clock from queue, because {because}")
+        };
+        let mut doubts: Vec<String> = self.undecided.iter().map(doubt).collect();
+        if self.left_out > MOST_LEFT_OUT {
+            doubts.push(format!(
+                "no corrected delays: the clocks are unknown in {} of the time, and the limit is {}",
+                human::percent(self.left_out),
+                human::percent(MOST_LEFT_OUT)
+            ));
+        }
+        doubts
     }
 }
 
@@ -108,14 +148,21 @@ impl From<&Clocks> for ClockReport {
             skew: stretch.skew.into(),
             drift_per_s: stretch.drift.into(),
         };
-        let within = clocks.stretches.iter().map(|stretch| stretch.within()).fold(0.0, f64::max);
+        let within = clocks.stretches.iter().map(|stretch| stretch.within()).reduce(f64::max);
+        let undecided = |part: &fairlink_traffic::clocks::Undecided| UndecidedReport {
+            start_s: part.start_s,
+            end_s: part.end_s,
+            because: part.because.to_string(),
+        };
         Self {
             stretches: clocks.stretches.iter().map(stretch).collect(),
+            undecided: clocks.undecided.iter().map(undecided).collect(),
             jumps: clocks
                 .jumps()
                 .map(|jump| JumpReport { at_s: jump.at_s.into(), size_s: jump.jump_s.into() })
                 .collect(),
-            correction_ci95_s: within.is_finite().then_some(within),
+            left_out: clocks.left_out(),
+            correction_ci95_s: within.filter(|within| within.is_finite()),
             roughness_s: clocks.roughness_s,
         }
     }

@@ -140,6 +140,8 @@ pub struct DemoRun {
     pub quanta_bytes: Option<BTreeMap<String, u64>>,
     /// Counts of frames; absent for a simulated run.
     pub accounting: Option<Accounting>,
+    /// Link time that the gateway lost while packets were queued, in seconds; absent without a gateway.
+    pub forfeited_s: Option<f64>,
 }
 
 /// A scheduler that could not be played.
@@ -244,6 +246,7 @@ mod tests {
             phases: vec![Span { classes: vec![class, idle], ..Span::new(SpanKind::Phase, 0.0, 5.0) }],
             quanta_bytes: None,
             accounting: None,
+            forfeited_s: None,
         };
         let outcome =
             DemoOutcome { real: true, why_simulated: None, experiments: vec![run], skipped: vec![], stopped: false };

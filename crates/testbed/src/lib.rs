@@ -50,7 +50,7 @@ mod threads;
 #[cfg(target_os = "linux")]
 mod veth;
 
-pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport};
+pub use clock_report::{ClockReport, JumpReport, KnownValue, SampledDelays, StretchReport, UndecidedReport};
 pub use demo::{
     Accounting, DemoOutcome, DemoPlan, DemoProgress, DemoRun, KERNEL_HTB, LiveRate, PlanPhase, Skipped, demo_rate,
 };

@@ -36,12 +36,25 @@ impl LostProcessor {
     /// Does `work`, and measures the loss of the processes that this thread starts meanwhile, and of all that they start.
     pub fn during<T>(work: impl FnOnce() -> T) -> (T, Self) {
         // SAFETY: cannot fail, takes nothing.
-        let (starter, ended) = (unsafe { libc::gettid() }, AtomicBool::new(false));
+        let starter = unsafe { libc::gettid() };
+        Self::watch(|| children(&format!("/proc/self/task/{starter}")), work)
+    }
+
+    /// Does `work`, and measures the loss of all threads of this process, and of all processes that they start.
+    pub fn of_all_during<T>(work: impl FnOnce() -> T) -> (T, Self) {
+        Self::watch(|| vec![std::process::id()], work)
+    }
+
+    fn watch<T>(processes: impl Fn() -> Vec<u32> + Sync, work: impl FnOnce() -> T) -> (T, Self) {
+        let ended = AtomicBool::new(false);
+        let mut watch = Watch::default();
+        // What was lost before does not count.
+        watch.look(&processes(), Instant::now());
+        watch.forget();
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                let mut watch = Watch::default();
                 while !ended.load(Ordering::Relaxed) {
-                    watch.look(&children(&format!("/proc/self/task/{starter}")), Instant::now());
+                    watch.look(&processes(), Instant::now());
                     std::thread::sleep(EVERY);
                 }
                 watch.lost
@@ -85,8 +98,16 @@ struct Watch {
 }
 
 impl Watch {
+    /// Keeps the totals of the threads alone.
+    fn forget(&mut self) {
+        self.threads.values_mut().for_each(|thread| thread.added.clear());
+        self.lost = LostProcessor::default();
+    }
+
     /// Looks at the threads of `processes` and of their descendants.
     fn look(&mut self, processes: &[u32], now: Instant) {
+        // SAFETY: cannot fail, takes nothing.
+        let own = unsafe { libc::gettid() } as u32;
         let mut processes = processes.to_vec();
         let mut looked = 0;
         while let Some(process) = processes.pop() {
@@ -99,7 +120,8 @@ impl Watch {
                 let (path, name) = (task.path().display().to_string(), task.file_name());
                 let Some(thread) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
                 let text = fs::read_to_string(format!("{path}/schedstat")).unwrap_or_default();
-                if let Some(total) = waited(&text) {
+                // The watcher does none of the work.
+                if let Some(total) = waited(&text).filter(|_| thread != own) {
                     self.add(thread, total, now);
                 }
                 processes.extend(children(&path));
@@ -167,6 +189,11 @@ mod tests {
             format!("for n in $(seq {loops}); do timeout 0.6 sh -c 'while :; do :; done' & done; wait; echo done");
         let ((), none) = LostProcessor::during(|| std::thread::sleep(MS(50)));
         assert_eq!(none, LostProcessor::default(), "nothing was started");
+        let mut watch = Watch::default();
+        watch.add(1, MS(700), Instant::now());
+        watch.forget();
+        watch.add(1, MS(703), Instant::now());
+        assert_eq!(watch.lost.longest, MS(3), "what was lost before does not count");
         let (output, lost) = LostProcessor::during(|| Command::new("sh").args(["-c", &script]).output().unwrap());
         assert_eq!(output.stdout, b"done\n");
         if ["schedstat", "children"].iter().any(|file| fs::metadata(format!("/proc/thread-self/{file}")).is_err()) {

@@ -418,6 +418,7 @@ fn report(plan: &DemoPlan, tree: &Hierarchy, sharer: Shaper, played: &Played) ->
             .as_ref()
             .map(|quanta| quanta.iter().map(|&(class, quantum)| (plan.name(class), quantum)).collect()),
         accounting: Some(accounting(plan, tree, played)),
+        forfeited_s: played.gateway.as_ref().map(|gateway| gateway.gateway().forfeited_s),
     }
 }
 

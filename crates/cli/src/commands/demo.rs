@@ -277,6 +277,7 @@ fn simulate(
             phases: phases.collect(),
             quanta_bytes: None,
             accounting: None,
+            forfeited_s: None,
         };
         if !out.json {
             show::run(&run, out)?;

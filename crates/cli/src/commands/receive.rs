@@ -161,6 +161,7 @@ pub(super) fn text(report: &ReceiverReport, out: &mut Out) -> Result<(), CliErro
         out.line("")?;
         out.paragraph(&format!("this machine's clock against that of the sender of run {}", sender.run), 2)?;
         out.tables(&sender.clock.tables())?;
+        sender.clock.doubts().iter().try_for_each(|doubt| out.paragraph(doubt, 2))?;
     }
     if !report.flows.is_empty() {
         out.line("")?;

@@ -231,13 +231,15 @@ pub struct Row {
     /// The judged sentence of the paper, if it differs from the claim's.
     pub sentence: Option<&'static str>,
     departure: Option<Departure>,
+    /// The reason why it could not be judged.
+    unfit: Option<String>,
 }
 
 impl Row {
     /// Ours beside the paper's.
     #[must_use]
     pub fn new(what: impl Into<String>, unit: Unit, paper: Expected, ours: impl Into<Value>) -> Self {
-        Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None }
+        Self { what: what.into(), unit, paper, ours: ours.into(), sentence: None, departure: None, unfit: None }
     }
 
     /// Makes a row for an invariant; ours is the number of violations.
@@ -267,6 +269,12 @@ impl Row {
         Self { departure: Some(Departure { least, most, verdict, reason: reason.into() }), ..self }
     }
 
+    /// Leaves it without a judgement, for this reason: the measurement itself failed, and says nothing of the paper.
+    #[must_use]
+    pub fn not_judged(self, reason: impl Into<String>) -> Self {
+        Self { unfit: Some(reason.into()), ..self }
+    }
+
     /// Judges this sentence of the paper instead of the claim's: a quotation, with its place if that differs from the
     /// claim's.
     #[must_use]
@@ -277,6 +285,9 @@ impl Row {
     /// Returns the verdict on it: that on the mean, if both ends of the interval have the same one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
+        if self.unfit.is_some() {
+            return Verdict::Shown;
+        }
         let Value { mean, interval } = self.ours;
         let verdict = self.verdict_on(mean);
         let spans = interval.is_some_and(|(low, high)| [low, high].map(|end| self.verdict_on(end)) != [verdict; 2]);
@@ -297,9 +308,12 @@ impl Row {
         self.departure.as_ref().filter(within).filter(|_| self.paper.accepts(value) == Some(false))
     }
 
-    /// Returns the reason for a departure that covers our value, or that for which the row is undecided.
+    /// Returns the reason for which the row is not judged or undecided, or that for a departure that covers our value.
     #[must_use]
     pub fn reason(&self) -> Option<Cow<'_, str>> {
+        if let Some(unfit) = &self.unfit {
+            return Some(Cow::Borrowed(unfit));
+        }
         if let (Verdict::Undecided, Some((low, high))) = (self.verdict(), self.ours.interval) {
             let [low, high] =
                 [low, high].map(|end| format!("{} {}", self.unit.show(end), self.verdict_on(end).as_str()));
@@ -447,6 +461,16 @@ mod tests {
         );
         assert_eq!(row(0.5).reason().as_deref(), Some("the residual of a visit"));
         assert_eq!([row(1.1).reason(), row(0.3).reason()], [None, None]);
+    }
+
+    #[test]
+    fn what_could_not_be_measured_is_not_judged_whatever_its_value() {
+        let row = |ours: f64| Row::new("share", Unit::Part, Expected::AtMost(0.05), ours).not_judged("a busy machine");
+        for ours in [0.01, 0.9, f64::NAN] {
+            assert_eq!((row(ours).verdict(), row(ours).reason().as_deref()), (Verdict::Shown, Some("a busy machine")));
+        }
+        let judged = Row::never("late", 0);
+        assert_eq!(Finding::new("", vec![judged, row(0.9)]).verdict(), Verdict::Agrees);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `fairlink-lab bench`: cost per packet on this machine.
 
 #[cfg(target_os = "linux")]
-mod busy;
 #[cfg(target_os = "linux")]
 mod cores;
 #[cfg(target_os = "linux")]
@@ -16,6 +15,7 @@ use fairlink_report::Document;
 use fairlink_workload::{BATCH, Calls, Pattern};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::busy;
 use fairlink_terminal::args::{one_of, scheduler, time};
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::human;

@@ -9,7 +9,7 @@ use fairlink_lab::files::write_clocks;
 use fairlink_report::{Content, Document};
 use fairlink_testbed::{ClockReport, KnownValue, SampledDelays};
 use fairlink_traffic::clocks::synthetic::{Queueing, Synthetic};
-use fairlink_traffic::clocks::{OneWay, Reference, Sample, read_stamps, write_stamps};
+use fairlink_traffic::clocks::{MAX_SKEW, OneWay, Reference, Sample, read_stamps, write_stamps};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Of simulated clocks: delays beyond the shortest one of 200 us, with a mean of 1 ms.
     #[arg(long, value_name = "KIND", default_value = "exponential", value_parser = one_of(QUEUEING), requires = "make")]
     queueing: Queueing,
+    /// Of simulated clocks: instead, delays of a link with one queue that the packets load by so many percent.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "make", conflicts_with = "queueing")]
+    load: Option<f64>,
     /// Of simulated clocks: duration, at 100 packets per second.
     #[arg(long, value_name = "TIME", default_value = "600s", value_parser = length, requires = "make")]
     duration: f64,
@@ -57,6 +60,8 @@ pub(crate) struct Args {
     seed: u64,
 }
 
+/// Packets of simulated clocks.
+const PACKETS_PER_SECOND: f64 = 100.0;
 /// The delays of simulated clocks, by name.
 const QUEUEING: [(&str, Queueing); 3] = [
     ("none", Queueing::None),
@@ -65,9 +70,17 @@ const QUEUEING: [(&str, Queueing); 3] = [
 ];
 
 fn ppm(text: &str) -> Result<f64, String> {
+    const MOST: f64 = MAX_SKEW * 1e6;
     match text.parse::<f64>() {
-        Ok(ppm) if ppm.abs() <= 10_000.0 => Ok(ppm * 1e-6),
-        _ => Err(format!("{text} is not a number of parts per million from -10000 to 10000")),
+        Ok(ppm) if ppm.abs() * 1e-6 <= MAX_SKEW => Ok(ppm * 1e-6),
+        _ => Err(format!("{text} is not a number of parts per million from -{MOST} to {MOST}, as of clocks that work")),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
+        _ => Err(format!("{text} is not a load; write percent above 0 and below 100, such as 98.4")),
     }
 }
 
@@ -139,7 +152,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let document = ClockDoc {
         packets,
         offset_s: shortest.and_then(|shortest| {
-            let first = report.stretches.first()?.offset_s;
+            // Of the first packet, where the clocks are known there.
+            let first = report.stretches.first().filter(|stretch| stretch.start_s == 0.0)?.offset_s;
             Some(KnownValue { value: first.value - shortest, ..first })
         }),
         clock: report,
@@ -163,8 +177,8 @@ fn make(args: &Args) -> Result<(), CliError> {
         drift: args.drift,
         jumps: args.jump.clone(),
         shortest_s: 200e-6,
-        queueing: args.queueing,
-        packets_per_second: 100.0,
+        queueing: args.load.map_or(args.queueing, |load| Queueing::link(PACKETS_PER_SECOND, load)),
+        packets_per_second: PACKETS_PER_SECOND,
     };
     if args.reference == Reference::Receive && of.jumps.iter().any(|&(_, size)| size < 0.0) {
         return Err(CliError::wrong(
@@ -193,6 +207,7 @@ fn text(document: &ClockDoc, shortest: Option<f64>, out: &mut Out) -> Result<(),
     out.paragraph(&format!("{} packets; ±: half-width of the 95 % confidence interval", document.packets), 2)?;
     out.line("")?;
     out.tables(&document.clock.tables())?;
+    document.clock.doubts().iter().try_for_each(|doubt| out.paragraph(doubt, 2))?;
     if let Some(offset) = document.offset_s {
         let within = offset.ci95.map_or_else(|| "?".to_owned(), human::time);
         out.paragraph(

@@ -1,6 +1,8 @@
 //! `fairlink-lab reproduce`: the claims of the papers, tried.
 
 #[cfg(target_os = "linux")]
+mod disturbance;
+#[cfg(target_os = "linux")]
 mod real;
 
 use std::path::{Path, PathBuf};
@@ -68,9 +70,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
     let mut lab = Lab::new(effort, args.jobs.threads(), &asked);
     let begun = Instant::now();
+    let mut unplayed = Vec::new();
     if args.real {
         // Before any thread is started: a namespace can only be entered without.
-        lab.real = real::rows(&lab, &claims, &stop)?;
+        (lab.real, unplayed) = real::rows(&lab, &claims, &stop)?;
     }
     let bar = Bar::new(claims.len() as u64);
     let rows = Rows::new(&claims.iter().map(|claim| claim.id).collect::<Vec<_>>());
@@ -126,7 +129,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
         .map(|outcome| outcome.claim.id)
         .collect();
     match wrong.len() {
-        0 => Ok(()),
+        0 if unplayed.is_empty() => Ok(()),
+        0 => Err(CliError::failed(anyhow!("real packets could not be played for {}", unplayed.join(", ")))),
         count => {
             let disagree = human::count(count, "claim does", "claims do");
             Err(CliError::failed(anyhow!("{disagree} not agree: {}", wrong.join(", "))))
@@ -136,8 +140,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
 
 /// The program and the commit that it was built from.
 fn version() -> String {
-    let commit = env!("FAIRLINK_COMMIT");
-    let of = if commit.is_empty() { String::new() } else { format!(" (commit {commit})") };
+    let of = match (env!("FAIRLINK_COMMIT"), env!("FAIRLINK_CHANGED")) {
+        ("", _) => " (commit unknown)".to_owned(),
+        (commit, "") => format!(" (commit {commit})"),
+        (commit, _) => format!(" (commit {commit} WITH UNCOMMITTED CHANGES)"),
+    };
     format!("fairlink {}{of}", env!("CARGO_PKG_VERSION"))
 }
 
@@ -376,7 +383,7 @@ mod real {
         _: &Lab<'_>,
         _: &[&'static Claim],
         _: &Arc<AtomicBool>,
-    ) -> Result<BTreeMap<&'static str, Vec<Row>>, CliError> {
+    ) -> Result<(BTreeMap<&'static str, Vec<Row>>, Vec<&'static str>), CliError> {
         Err(CliError::wrong(format!("--real: {Unsupported}")))
     }
 }

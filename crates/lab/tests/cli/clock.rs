@@ -41,13 +41,39 @@ fn made_up_clocks_are_found_again_with_their_uncertainty() {
 }
 
 #[test]
+fn clocks_behind_a_queue_that_is_seldom_empty_are_not_made_up() {
+    let scratch = Scratch::new();
+    let stamps = scratch.path("stamps.csv");
+    let args = ["clock", &stamps, "--make", "--load", "99.5", "--duration", "60s", "--drift", "0"];
+    let json = lab(&[&args[..], &["--out", &scratch.path("plots"), "--json"]].concat()).json();
+    assert_eq!(json["jumps"], serde_json::json!([]));
+    let undecided = json["undecided"].as_array().unwrap();
+    let length: f64 =
+        undecided.iter().map(|part| part["end_s"].as_f64().unwrap() - part["start_s"].as_f64().unwrap()).sum();
+    assert!(length > 3.0 && json["left_out"].as_f64().unwrap() > 0.05, "{json}");
+    assert_eq!(json["corrected_delay_s"], serde_json::Value::Null);
+    let text = lab(&["clock", &stamps]).quiet().stdout;
+    assert!(text.contains("cannot tell clock from queue, because") && text.contains("no jumps are known"), "{text}");
+    assert!(text.contains("no corrected delays: the clocks are unknown in"), "{text}");
+    // No envelope is drawn there.
+    let csv = fs::read_to_string(scratch.path("plots/clock.csv")).unwrap();
+    assert!(csv.lines().any(|line| line.ends_with(",,")) && !csv.contains("NaN"), "{csv}");
+}
+
+#[test]
 fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
     let scratch = Scratch::new();
     for (name, text, expected) in [
         ("empty.csv", "", "empty.csv: no stamps; write a line for each packet"),
         ("nan.csv", "send_s,receive_s\n1,NaN\n", "line 2: receive_s \"NaN\" is not a time"),
         ("back.csv", "2,3\n1,4\n", "line 2: send_s goes back from 2.000000000 to 1.000000000 s"),
+        (
+            "one.csv",
+            "1,2\n",
+            "1 packet at too few times to estimate a skew; packets in at least 16 different milliseconds",
+        ),
         ("few.csv", "1,2\n2,3\n", "2 packets at too few times to estimate a skew"),
+        ("minus.csv", "-5,2\n-6,3\n", "line 2: send_s goes back from -5.000000000 to -6.000000000 s"),
     ] {
         let path = scratch.path(name);
         fs::write(&path, text).unwrap();
@@ -69,6 +95,15 @@ fn what_is_wrong_with_stamps_is_said_with_file_line_and_remedy() {
         assert!(run.code == 2 && run.stderr.contains(expected), "{jump}: {}", run.stderr);
     }
     assert!(fs::metadata(&made).is_err());
+    for (option, value, expected) in [
+        ("--skew", "600", "600 is not a number of parts per million from -500 to 500"),
+        ("--drift", "NaN", "NaN is not a number of parts per million"),
+        ("--load", "100", "100 is not a load; write percent above 0 and below 100"),
+        ("--load", "NaN", "NaN is not a load"),
+    ] {
+        let run = lab(&["clock", &made, "--make", option, value]);
+        assert!(run.code == 2 && run.stderr.contains(expected), "{option} {value}: {}", run.stderr);
+    }
     let made = scratch.path("ten.csv");
     let run = lab(&["clock", &made, "--make", "--duration", "10s", "--out", &made]);
     assert!(run.code == 2 && run.stderr.contains("this is a file; name a directory"), "{}", run.stderr);

@@ -1,20 +1,18 @@
 //! Envelopes that fit: straight ones to cut a run into parts, parabolas for the parts.
 
+use std::ops::Range;
+
+use super::decide::decide;
 use super::hull::{Point, Span, keep_hull, push};
-use super::{Change, Clocks, Known, Stretch};
+use super::{Clocks, MAX_DRIFT, MAX_SKEW};
 
 /// Fewest spans with packets.
 const FEWEST: usize = 16;
 /// Most blocks that the first pass cuts between, and fewest in a part.
 const BLOCKS: usize = 256;
 const SHORTEST: usize = 6;
-/// Envelopes that are compared for the uncertainty, and Student's t for 95 % with one degree of freedom less.
-const GROUPS: usize = 8;
-const STUDENT: f64 = 2.365;
 /// Stamps are not better than this, in seconds. It keeps logarithms finite.
-const RESOLUTION: f64 = 1e-8;
-/// Maximum rounding error of whole nanoseconds, in seconds.
-const STAMP: f64 = 2e-9;
+pub(super) const RESOLUTION: f64 = 1e-8;
 /// A cut costs this many times the logarithm of the number of blocks: two or three parameters and a place.
 const CUT: f64 = 4.0;
 
@@ -24,22 +22,37 @@ fn edge(hull: &[Point], at: f64) -> (Point, Point) {
     (hull[behind - 1], hull[behind.min(hull.len() - 1)])
 }
 
+/// Returns slope and value, at `middle`, of the straight line below a hull that has the highest value there, with a
+/// slope of `slopes`. That value is concave in the slope, so that a slope beyond the limit is best at the limit.
+fn line(hull: &[Point], middle: f64, slopes: (f64, f64)) -> (f64, f64) {
+    let (a, b) = edge(hull, middle);
+    let free = if b.0 > a.0 { (b.1 - a.1) / (b.0 - a.0) } else { 0.0 };
+    let slope = free.clamp(slopes.0, slopes.1);
+    if slope == free {
+        return (slope, a.1 + slope * (middle - a.0));
+    }
+    // The corner at which the slopes of the edges pass this one.
+    let rises = |pair: &[Point]| (pair[1].1 - pair[0].1) > slope * (pair[1].0 - pair[0].0);
+    let corner = hull[hull.windows(2).position(rises).unwrap_or(hull.len() - 1)];
+    (slope, corner.1 + slope * (middle - corner.0))
+}
+
 /// An envelope: value, slope and half the second derivative at a middle.
 #[derive(Clone, Copy, Debug)]
-struct Curve {
+pub(super) struct Curve {
     middle: f64,
     value: f64,
     slope: f64,
-    bend: f64,
+    pub(super) bend: f64,
 }
 
 impl Curve {
-    fn at(&self, at: f64) -> f64 {
+    pub(super) fn at(&self, at: f64) -> f64 {
         let from = at - self.middle;
         self.value + from * (self.slope + from * self.bend)
     }
 
-    fn slope_at(&self, at: f64) -> f64 {
+    pub(super) fn slope_at(&self, at: f64) -> f64 {
         self.slope + 2.0 * self.bend * (at - self.middle)
     }
 
@@ -63,7 +76,7 @@ impl Curve {
     /// Returns the highest curve below all points by the mean over the time: straight, or with the best bend. The mean
     /// is concave in the bend and made of straight pieces. So tangents from both sides close in on its top in few
     /// steps.
-    fn below(points: &[Point], start: f64, end: f64, bent: bool) -> Self {
+    pub(super) fn below(points: &[Point], start: f64, end: f64, bent: bool) -> Self {
         let straight = Self::with_bend(points, start, end, 0.0);
         let half = (end - start) / 2.0;
         if !bent || half <= 0.0 || straight.2 == 0.0 {
@@ -98,11 +111,26 @@ impl Curve {
         }
         if near.1 >= far.1 { near.0 } else { far.0 }
     }
+
+    /// Returns the highest straight line below all points whose slope clocks can have, by its value in the middle.
+    pub(super) fn of_clocks(points: &[Point], start: f64, end: f64) -> Self {
+        let middle = (start + end) / 2.0;
+        let mut hull = points.to_vec();
+        keep_hull(&mut hull);
+        let (slope, value) = line(&hull, middle, (-MAX_SKEW, MAX_SKEW));
+        Self { middle, value, slope, bend: 0.0 }
+    }
+
+    /// Returns true if clocks can move so from `start` to `end`.
+    fn can_be_clocks(&self, start: f64, end: f64) -> bool {
+        let steepest = self.slope_at(start).abs().max(self.slope_at(end).abs());
+        steepest < MAX_SKEW && 2.0 * self.bend.abs() <= MAX_DRIFT
+    }
 }
 
 /// Spans with packets, and which of them make a block.
-struct Seen<'a> {
-    spans: Vec<(usize, &'a Span)>,
+pub(super) struct Seen<'a> {
+    pub(super) spans: Vec<(usize, &'a Span)>,
     /// Borders of blocks as places in `spans`.
     blocks: Vec<usize>,
     length: f64,
@@ -111,29 +139,36 @@ struct Seen<'a> {
 
 /// A part: the blocks from `first` to `last`, the last not included, and its time.
 #[derive(Clone, Debug)]
-struct Part {
+pub(super) struct Part {
     /// Places in `Seen::spans`.
-    spans: std::ops::Range<usize>,
-    start: f64,
-    end: f64,
-    curve: Curve,
+    pub(super) spans: Range<usize>,
+    pub(super) start: f64,
+    pub(super) end: f64,
+    pub(super) curve: Curve,
     cost: f64,
     /// Spans with a standing queue, which its cost leaves out.
-    queues: Vec<std::ops::Range<usize>>,
+    queues: Vec<Range<usize>>,
+}
+
+impl Part {
+    /// Returns true if clocks can move as its envelope does.
+    pub(super) fn can_be_clocks(&self) -> bool {
+        self.curve.can_be_clocks(self.start, self.end)
+    }
 }
 
 impl Seen<'_> {
-    fn points(&self, spans: std::ops::Range<usize>) -> Vec<Point> {
+    pub(super) fn points(&self, spans: Range<usize>) -> Vec<Point> {
         self.spans[spans].iter().flat_map(|(_, span)| span.hull.iter().copied()).collect()
     }
 
-    fn start_of(&self, place: usize) -> f64 {
+    pub(super) fn start_of(&self, place: usize) -> f64 {
         if place == 0 { 0.0 } else { self.spans.get(place).map_or(self.end, |&(n, _)| n as f64 * self.length) }
     }
 
     /// Returns the cost of a curve over spans, and its blocks: n ln(mean distance), with the distances taken as
     /// exponential.
-    fn cost(&self, curve: &Curve, spans: &std::ops::Range<usize>, without: &[std::ops::Range<usize>]) -> f64 {
+    fn cost(&self, curve: &Curve, spans: &Range<usize>, without: &[Range<usize>]) -> f64 {
         let (mut n, mut sum) = (0.0f64, 0.0);
         for block in self.blocks.windows(2) {
             let of = block[0].max(spans.start)..block[1].min(spans.end);
@@ -148,17 +183,18 @@ impl Seen<'_> {
         n * ((sum + RESOLUTION * n) / (n - 2.0).max(1.0)).ln()
     }
 
-    fn part(&self, spans: std::ops::Range<usize>, queues: Vec<std::ops::Range<usize>>) -> Part {
+    pub(super) fn part(&self, spans: Range<usize>, queues: Vec<Range<usize>>) -> Part {
         let (start, end) = (self.start_of(spans.start), self.start_of(spans.end));
         let kept: Vec<Point> = (spans.clone())
             .filter(|place| !queues.iter().any(|queue| queue.contains(place)))
             .flat_map(|place| self.spans[place].1.hull.iter().copied())
             .collect();
-        let straight = Curve::below(&kept, start, end, false);
+        let straight = Curve::of_clocks(&kept, start, end);
         let bent = Curve::below(&kept, start, end, true);
         let costs = [&straight, &bent].map(|curve| self.cost(curve, &spans, &queues));
         let worth = 1.5 * (self.blocks.len() as f64).ln();
-        let (curve, cost) = if costs[1] + worth < costs[0] { (bent, costs[1] + worth) } else { (straight, costs[0]) };
+        let is_bent = costs[1] + worth < costs[0] && bent.can_be_clocks(start, end);
+        let (curve, cost) = if is_bent { (bent, costs[1] + worth) } else { (straight, costs[0]) };
         Part { spans, start, end, curve, cost, queues }
     }
 
@@ -182,7 +218,7 @@ pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<Clocks> {
     join(&seen, &mut parts);
     refine(&seen, &mut parts);
     join(&seen, &mut parts);
-    Some(report(&seen, &parts))
+    Some(decide(&seen, parts))
 }
 
 /// Borders of parts as places of spans: the best cuts for straight envelopes.
@@ -213,9 +249,8 @@ fn straight_parts(seen: &Seen<'_>) -> Vec<usize> {
                 continue;
             }
             let n = (to - from) as f64;
-            let (a, b) = edge(&hull[..kept], time / n);
-            let slope = if b.0 > a.0 { (b.1 - a.1) / (b.0 - a.0) } else { 0.0 };
-            let distance = (sum - n * (a.1 + slope * (time / n - a.0))).max(0.0);
+            let (_, value) = line(&hull[..kept], time / n, (-MAX_SKEW - slope, MAX_SKEW - slope));
+            let distance = (sum - n * value).max(0.0);
             let cost = best[from].0 + n * ((distance + RESOLUTION * n) / (n - 2.0)).ln() + seen.cut();
             if cost < best[to].0 {
                 best[to] = (cost, from);
@@ -243,7 +278,7 @@ fn median_slope(seen: &Seen<'_>) -> f64 {
     let pairs = points.iter().zip(&points[apart..]).filter(|(a, b)| b.0 > a.0);
     let mut slopes: Vec<f64> = pairs.map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect();
     slopes.sort_unstable_by(f64::total_cmp);
-    slopes.get(slopes.len() / 2).copied().unwrap_or(0.0)
+    slopes.get(slopes.len() / 2).copied().unwrap_or(0.0).clamp(-MAX_SKEW, MAX_SKEW)
 }
 
 /// Joins neighbours as long as one envelope for both costs no more, and the two sides of a queue.
@@ -308,83 +343,51 @@ fn refine(seen: &Seen<'_>, parts: &mut [Part]) {
     }
 }
 
-/// Returns value, slope and drift of a part's envelope at start, middle and end, with their uncertainty.
-fn stretch(seen: &Seen<'_>, part: &Part) -> Stretch {
-    let numbers = |curve: &Curve| {
-        let middle = (part.start + part.end) / 2.0;
-        [curve.at(part.start), curve.at(part.end), curve.slope_at(middle), 2.0 * curve.bend]
-    };
-    let kept = |place: &usize| !part.queues.iter().any(|queue| queue.contains(place));
-    let points = |group: Option<usize>| -> Vec<Point> {
-        let places = part.spans.clone().filter(kept).filter(|place| group.is_none_or(|group| place % GROUPS == group));
-        places.flat_map(|place| seen.spans[place].1.hull.iter().copied()).collect()
-    };
-    let groups: Vec<Vec<Point>> =
-        (0..GROUPS).map(|group| points(Some(group))).filter(|points| points.len() >= 3).collect();
-    let known = |bent: bool, whole: &Curve| {
-        let whole = numbers(whole);
-        let of_groups: Vec<[f64; 4]> =
-            groups.iter().map(|points| numbers(&Curve::below(points, part.start, part.end, bent))).collect();
-        // A stamp is a whole number of nanoseconds, and two of them make a difference.
-        let length = (part.end - part.start).max(STAMP);
-        let least = [STAMP, STAMP, 2.0 * STAMP / length, 8.0 * STAMP / (length * length)];
-        [0, 1, 2, 3].map(|index| {
-            let n = of_groups.len() as f64;
-            if of_groups.len() < GROUPS {
-                return Known { value: whole[index], within: f64::INFINITY };
-            }
-            let mean = of_groups.iter().map(|group| group[index]).sum::<f64>() / n;
-            let square = of_groups.iter().map(|group| (group[index] - mean).powi(2)).sum::<f64>() / (n - 1.0);
-            let bias = (mean - whole[index]).abs() / (n - 1.0);
-            Known { value: whole[index], within: STUDENT * (square / n).sqrt() + bias + least[index] }
-        })
-    };
-    let bent = part.curve.bend != 0.0;
-    let [offset_s, end_offset_s, skew, mut drift] = known(bent, &part.curve);
-    if !bent {
-        // No drift is detected; it may be as large as that of the best parabola.
-        let unseen = known(true, &Curve::below(&points(None), part.start, part.end, true))[3];
-        drift.within = unseen.value.abs() + unseen.within;
-    }
-    Stretch {
-        start_s: part.start,
-        end_s: part.end,
-        packets: seen.spans[part.spans.clone()].iter().map(|(_, span)| span.packets).sum(),
-        offset_s,
-        end_offset_s,
-        skew,
-        drift,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
 
-fn report(seen: &Seen<'_>, parts: &[Part]) -> Clocks {
-    let stretches: Vec<Stretch> = parts.iter().map(|part| stretch(seen, part)).collect();
-    let changes = stretches
-        .windows(2)
-        .zip(&parts[1..])
-        .map(|(pair, part)| {
-            let jump = Known {
-                value: pair[1].offset_s.value - pair[0].end_offset_s.value,
-                within: pair[1].offset_s.within + pair[0].end_offset_s.within,
-            };
-            // Between the last packet of one side and the first of the other.
-            let place = part.spans.start;
-            let before = seen.spans[place - 1].1.hull.first().map_or(part.start, |point| point.0);
-            let after = seen.spans[place].1.hull.last().map_or(part.start, |point| point.0);
-            let at = Known { value: part.start, within: (part.start - before).max(after - part.start) };
-            Change { at_s: at, jump_s: jump, is_jump: jump.value.abs() > jump.within }
-        })
-        .collect();
-    let (mut n, mut sum, mut points) = (0.0, 0.0, Vec::new());
-    for part in parts {
-        for place in part.spans.clone() {
-            let hull = seen.spans[place].1.hull.iter();
-            let distance = |point: &&Point| point.1 - part.curve.at(point.0);
-            let Some(&least) = hull.min_by(|a, b| distance(a).total_cmp(&distance(b))) else { continue };
-            points.push(least);
-            sum += distance(&&least).max(0.0);
-            n += 1.0;
+    /// Points in the time from 0 to 10, both ends included.
+    fn points(random: &mut Random, count: usize, scale: f64) -> Vec<Point> {
+        let mut point = |place: usize| {
+            let time = if place < 2 { place as f64 } else { random.unit() };
+            (10.0 * time, scale * random.unit())
+        };
+        let mut points: Vec<Point> = (0..count).map(&mut point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points
+    }
+
+    #[test]
+    fn the_straight_envelope_is_that_of_the_linear_program_with_the_limit_of_the_skew() {
+        let mut random = Random::new(1, 0);
+        for round in 0..2000 {
+            let points = points(&mut random, 2 + round % 12, [1e-4, 5e-3, 1.0][round % 3]);
+            let found = Curve::of_clocks(&points, 0.0, 10.0);
+            // By brute force: the best of all lines through two points, and of the steepest through one.
+            let pairs = points.iter().flat_map(|a| points.iter().map(move |b| (b.1 - a.1) / (b.0 - a.0)));
+            let slopes = pairs.filter(|slope| slope.abs() < MAX_SKEW).chain([-MAX_SKEW, MAX_SKEW, 0.0]);
+            let value = |slope: f64| points.iter().map(|p| p.1 + slope * (5.0 - p.0)).fold(f64::MAX, f64::min);
+            let best = slopes.map(value).fold(f64::MIN, f64::max);
+            assert!((found.at(5.0) - best).abs() < 1e-12, "{} for {best}: {points:?}", found.at(5.0));
+            assert!(found.slope.abs() <= MAX_SKEW);
+            assert!(points.iter().all(|&(t, d)| d >= found.at(t) - 1e-12), "{found:?}: {points:?}");
         }
     }
-    Clocks { stretches, changes, roughness_s: if n > 0.0 { sum / n } else { 0.0 }, points }
+
+    #[test]
+    fn the_bent_envelope_has_the_highest_mean_of_all_bends() {
+        let mut random = Random::new(2, 0);
+        for _ in 0..100 {
+            let points = points(&mut random, 20, 1e-3);
+            let found = Curve::below(&points, 0.0, 10.0, true);
+            let mean = |bend: f64| Curve::with_bend(&points, 0.0, 10.0, bend).1;
+            let best = mean(found.bend);
+            for step in -200..=200 {
+                let other = found.bend + f64::from(step) * 1e-7;
+                assert!(mean(other) <= best + 1e-9, "{other} is better than {found:?}: {points:?}");
+            }
+        }
+    }
 }

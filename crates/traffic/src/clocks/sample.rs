@@ -1,6 +1,6 @@
 //! A sample of packets whose delays are corrected when the clocks are known, at the end.
 
-use super::Clocks;
+use super::{Clocks, MOST_LEFT_OUT};
 use crate::random::Random;
 
 /// Packets in a sample: every packet is in it with the same probability (reservoir sampling, Vitter's algorithm R).
@@ -58,13 +58,17 @@ impl Sample {
     }
 
     /// Returns the delays beyond the shortest one, by clocks whose first packet was at `first_ns`. Packets close to a
-    /// jump, which may be on its other side, are left out. `None` without packets.
+    /// jump, which may be on its other side, are left out, and those where clocks and queues cannot be told apart. `None`
+    /// if that is more than a twentieth of the time, or without packets.
     #[must_use]
     pub fn corrected(&self, clocks: &Clocks, first_ns: u64) -> Option<Corrected> {
+        if clocks.left_out() > MOST_LEFT_OUT {
+            return None;
+        }
         let delay = |&(at, difference): &(u64, i64)| {
             let at = at.saturating_sub(first_ns) as f64 / 1e9;
             let doubtful = clocks.jumps().any(|jump| (at - jump.at_s.value).abs() <= jump.at_s.within);
-            (!doubtful).then(|| difference as f64 / 1e9 - clocks.offset_at(at))
+            if doubtful { None } else { Some(difference as f64 / 1e9 - clocks.offset_at(at)?) }
         };
         corrected(self.packets.iter().filter_map(delay).collect())
     }

@@ -11,6 +11,21 @@ pub enum Queueing {
     Exponential(f64),
     /// Pareto with this mean in seconds and tail index 1.5: finite mean, infinite variance.
     HeavyTailed(f64),
+    /// A FIFO link of this rate in bit/s, that the packets alone load. They are of 40 B and 40 to 700 B, uniform, as in
+    /// Chapter 5 of \[drrpp\].
+    Link(f64),
+}
+
+/// Header, and shortest and longest data of the packets of [`Queueing::Link`], in bytes.
+const HEADER: f64 = 40.0;
+const DATA: (f64, f64) = (40.0, 700.0);
+
+impl Queueing {
+    /// Returns the queueing behind a link that so many packets per second load by this part of its rate.
+    #[must_use]
+    pub fn link(packets_per_second: f64, load: f64) -> Self {
+        Self::Link(packets_per_second * (HEADER + (DATA.0 + DATA.1) / 2.0) * 8.0 / load)
+    }
 }
 
 /// Two clocks and the packets between them. Times are in seconds of the sender's clock.
@@ -44,10 +59,15 @@ impl Synthetic {
     /// their own. They are in the order of sending. The same seed gives the same stamps.
     pub fn stamps(&self, duration: f64, seed: u64) -> impl Iterator<Item = (u64, i64)> {
         let mut random = Random::new(seed, 0);
-        let mut at = 0.0;
+        let (mut at, mut free) = (0.0f64, 0.0f64);
         std::iter::from_fn(move || {
             at += random.exponential() / self.packets_per_second;
             let queueing = match self.queueing {
+                Queueing::Link(bps) => {
+                    let bytes = HEADER + DATA.0 + random.unit() * (DATA.1 - DATA.0);
+                    free = free.max(at) + bytes * 8.0 / bps;
+                    free - at - (HEADER + DATA.0) * 8.0 / bps
+                }
                 Queueing::None => 0.0,
                 Queueing::Exponential(mean) => mean * random.exponential(),
                 // From zero on, so that the shortest delay is the one stated.

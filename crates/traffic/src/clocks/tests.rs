@@ -107,26 +107,31 @@ fn clocks_that_only_tick_make_no_jumps_out_of_queues() {
         }
         let found = one_way.clocks().unwrap();
         assert_eq!(found.jumps().count(), 0, "seed {seed}: {:?}", found.changes);
-        let at = found.offset_at(130.0) - of.offset_s - of.shortest_s;
+        let at = found.offset_at(130.0).unwrap() - of.offset_s - of.shortest_s;
         assert!(at.abs() < 200e-6, "seed {seed}: {at}");
     }
 }
 
 #[test]
 fn a_clock_whose_skew_wanders_is_followed_in_pieces() {
-    let of = Synthetic { skew: 0.0, ..plain(Queueing::Exponential(200e-6)) };
-    let mut one_way = OneWay::default();
-    let wander = |at: f64| 2e-3 * (at / 150.0).sin();
-    for (sent, received) in of.stamps(900.0, 3) {
-        let at = sent as f64 / 1e9;
-        one_way.record(sent, received - sent as i64 + (wander(at) * 1e9) as i64);
+    // A quartz; and one that no envelope fits for long, which is not said to be known where it is not.
+    for (wanders, known) in [(200e-6, 0.95), (2e-3, 0.5)] {
+        let of = Synthetic { skew: 0.0, ..plain(Queueing::Exponential(200e-6)) };
+        let mut one_way = OneWay::default();
+        let wander = |at: f64| wanders * (at / 150.0).sin();
+        for (sent, received) in of.stamps(900.0, 3) {
+            let at = sent as f64 / 1e9;
+            one_way.record(sent, received - sent as i64 + (wander(at) * 1e9) as i64);
+        }
+        let (found, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap() as f64 / 1e9);
+        for at in (10..890).map(f64::from) {
+            let Some(offset) = found.offset_at(at) else { continue };
+            let error = offset - wander(at + first) - of.offset_s - of.shortest_s;
+            assert!(error.abs() < 50e-6, "{error} at {at} of {:?}", found.stretches);
+        }
+        assert!(found.left_out() <= 1.0 - known, "{:?}", found.undecided);
+        assert!(found.jumps().all(|jump| jump.jump_s.value.abs() < 50e-6), "{:?}", found.changes);
     }
-    let (found, first) = (one_way.clocks().unwrap(), one_way.first_ns().unwrap() as f64 / 1e9);
-    for at in (10..890).map(f64::from) {
-        let error = found.offset_at(at) - wander(at + first) - of.offset_s - of.shortest_s;
-        assert!(error.abs() < 300e-6, "{error} at {at} of {:?}", found.stretches);
-    }
-    assert!(found.jumps().all(|jump| jump.jump_s.value.abs() < 500e-6), "{:?}", found.changes);
 }
 
 #[test]
@@ -195,4 +200,158 @@ fn corrected_delays_are_those_beyond_the_shortest() {
     let raw = sample.raw().unwrap();
     assert!(raw.mean - of.offset_s > 5e-3 && raw.max - raw.min > 25e-3, "{raw:?}");
     assert_eq!(Sample::new(0).corrected(&clocks, first), None);
+}
+
+/// Loads of the link, skews, and jumps, which come after two fifths of a run.
+const LOADS: [f64; 7] = [0.2, 0.5, 0.8, 0.9, 0.95, 0.984, 0.99];
+const SKEWS: [f64; 4] = [0.0, 20e-6, 100e-6, 400e-6];
+const LOADED_JUMPS: [f64; 3] = [0.0, 0.05, 1.0];
+
+/// What is printed of runs over a loaded link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Printed {
+    runs: u32,
+    /// Runs that are decided from the beginning to the end, in parts, and nowhere.
+    decided: [u32; 3],
+    /// Numbers, and those whose interval has the true one: offsets, skews, drifts, sizes and times of jumps.
+    numbers: [u32; 5],
+    held: [u32; 5],
+    invented: u32,
+    steepest: f64,
+}
+
+impl Printed {
+    fn count(&mut self, kind: usize, known: Known, value: f64) {
+        self.numbers[kind] += 1;
+        self.held[kind] += u32::from(holds(known, value));
+    }
+
+    fn add(&mut self, found: &Clocks, of: &Synthetic, first: f64) {
+        self.runs += 1;
+        let how = if found.undecided.is_empty() { 0 } else { 1 + usize::from(found.stretches.is_empty()) };
+        self.decided[how] += 1;
+        let jump = of.jumps.first().copied();
+        for stretch in &found.stretches {
+            let middle = first + (stretch.start_s + stretch.end_s) / 2.0;
+            // An end of a stretch is not known better than the jump there: the offset is that on its side.
+            let near = found.jumps().map(|jump| jump.at_s.within).fold(1e-6, f64::max);
+            let true_offset = |at: f64| {
+                let is_beside = jump.is_some_and(|(jump, _)| (first + at - jump).abs() <= near);
+                let offset = if is_beside {
+                    of.offset_at(middle) + of.skew * (first + at - middle)
+                } else {
+                    of.offset_at(first + at)
+                };
+                offset + of.shortest_s
+            };
+            self.count(0, stretch.offset_s, true_offset(stretch.start_s));
+            self.count(0, stretch.end_offset_s, true_offset(stretch.end_s));
+            self.count(1, stretch.skew, of.skew);
+            self.count(2, stretch.drift, of.drift);
+            self.steepest = self.steepest.max(stretch.skew.value.abs());
+        }
+        for change in found.jumps() {
+            match jump.filter(|&(at, _)| (first + change.at_s.value - at).abs() <= change.at_s.within + 10.0) {
+                None => self.invented += 1,
+                Some((at, size)) => {
+                    self.count(3, change.jump_s, size);
+                    self.count(4, change.at_s, at - first);
+                }
+            }
+        }
+    }
+}
+
+/// Chapter 5 of the thesis: 75 packets a second share a link. FAIRLINK_LONG tries ten seeds of each and prints the table.
+#[test]
+fn a_loaded_link_invents_no_clocks_and_every_interval_has_the_truth() {
+    let long = std::env::var_os("FAIRLINK_LONG").is_some();
+    let mut all = Printed::default();
+    for load in LOADS {
+        for jump in LOADED_JUMPS {
+            let mut printed = Printed::default();
+            for (number, skew) in (0..).zip(SKEWS) {
+                for seed in 0..if long { 10 } else { 1 } {
+                    let jumps = if jump == 0.0 { Vec::new() } else { vec![(40.0, jump)] };
+                    let of = Synthetic { skew, jumps, packets_per_second: 75.0, ..plain(Queueing::link(75.0, load)) };
+                    let (found, first) = clocks(&of, 100.0, 1000 * number + seed);
+                    printed.add(&found, &of, first);
+                }
+            }
+            println!("load {load}, jump {jump} s: {printed:?}");
+            assert!(load > 0.8 || printed.decided[0] + 1 >= printed.runs, "too little is decided");
+            let missed = printed.runs - printed.numbers[3].min(printed.runs);
+            assert!(load > 0.9 || jump == 0.0 || missed <= (printed.runs / 10).max(2), "jumps are missed");
+            all.numbers.iter_mut().zip(printed.numbers).for_each(|(all, count)| *all += count);
+            all.held.iter_mut().zip(printed.held).for_each(|(all, count)| *all += count);
+            all.invented += printed.invented;
+            all.steepest = all.steepest.max(printed.steepest);
+        }
+    }
+    println!("{all:?}");
+    assert_eq!(all.invented, 0);
+    assert!(all.steepest < 500e-6, "steeper than clocks can be");
+    for (numbers, held) in all.numbers.into_iter().zip(all.held) {
+        assert!(f64::from(held) >= 0.95 * f64::from(numbers), "{all:?}");
+    }
+}
+
+/// Jumps that are as small as the noise of the shortest delays, or that are hidden by a queue that is seldom empty.
+#[test]
+fn a_jump_that_is_hard_to_see_leaves_the_truth_in_the_intervals() {
+    let mut printed = Printed::default();
+    for (load, jump) in [(0.97, 5.0), (0.95, 0.05), (0.97, 0.05), (0.984, 0.05), (0.97, -0.05)] {
+        for seed in 0..40 {
+            let jumps = vec![(40.0, jump)];
+            let of = Synthetic { jumps, packets_per_second: 75.0, ..plain(Queueing::link(75.0, load)) };
+            let (found, first) = clocks(&of, 100.0, seed);
+            printed.add(&found, &of, first);
+        }
+    }
+    let [offsets, skews] = [0, 1].map(|kind| f64::from(printed.held[kind]) / f64::from(printed.numbers[kind]));
+    assert!(offsets >= 0.95 && skews >= 0.975 && printed.invented == 0, "{offsets}, {skews}: {printed:?}");
+}
+
+#[test]
+fn a_skew_that_no_clock_has_is_no_clocks() {
+    for (ppm, known) in [(490.0, true), (-490.0, true), (510.0, false), (-510.0, false), (20_000.0, false)] {
+        let (found, _) = clocks(&Synthetic { skew: ppm * 1e-6, ..plain(Queueing::Exponential(1e-3)) }, 60.0, 1);
+        assert_eq!(found.stretches.is_empty(), !known, "{ppm}: {found:?}");
+        assert!(known || found.undecided.iter().all(|part| part.because == super::Because::TooFast), "{ppm}");
+        assert_eq!((found.jumps().count(), found.left_out()), (0, if known { 0.0 } else { 1.0 }));
+    }
+}
+
+#[test]
+fn corrected_delays_of_a_loaded_link_are_the_true_ones_or_none() {
+    let (mut corrected, mut none) = (0, 0);
+    for (load, seeds) in [(0.9, 6), (0.984, 12)] {
+        for seed in 0..seeds {
+            let of = Synthetic { packets_per_second: 75.0, ..plain(Queueing::link(75.0, load)) };
+            let (found, first) = clocks(&of, 100.0, seed);
+            let mut sample = Sample::new(0);
+            let (mut sum, mut count) = (0.0, 0.0);
+            for (sent, received) in of.stamps(100.0, seed) {
+                sample.record(sent, received - sent as i64);
+                sum += (received - sent as i64) as f64 / 1e9 - of.offset_at(sent as f64 / 1e9) - of.shortest_s;
+                count += 1.0;
+            }
+            assert_eq!(found.undecided.is_empty(), found.left_out() == 0.0);
+            match sample.corrected(&found, (first * 1e9).round() as u64) {
+                Some(delays) => {
+                    let within = found.stretches.iter().map(|stretch| stretch.within()).fold(0.0, f64::max);
+                    assert!(found.left_out() <= 0.05);
+                    // What is left out is not in the mean.
+                    let error = (delays.mean - sum / count).abs();
+                    assert!(found.left_out() > 0.0 || error <= within, "{load} {seed}: {error} of {within}");
+                    corrected += 1;
+                }
+                None => {
+                    assert!(found.left_out() > 0.05, "{load} {seed}");
+                    none += 1;
+                }
+            }
+        }
+    }
+    assert!(corrected >= 8 && none >= 3, "{corrected} and {none}");
 }

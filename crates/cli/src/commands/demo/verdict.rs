@@ -148,6 +148,7 @@ mod tests {
             phases: vec![phase(0.0, [(30.0, 30.0), (30.0, 30.0)]), phase(2.5, rates)],
             quanta_bytes: None,
             accounting: None,
+            forfeited_s: None,
         }
     }
 

@@ -11,19 +11,26 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fairlink_api::links_of;
-use fairlink_core::NANOS_PER_SEC;
 use fairlink_core::registry::find;
+use fairlink_core::{NANOS_PER_SEC, Nanos};
 use fairlink_figures::measure::SETTLE;
 use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
-use fairlink_lab::claims::{Claim, ClaimError, Lab, Row, Workload};
+use fairlink_lab::claims::{Claim, ClaimError, Lab, Row, Unit, Workload};
 use fairlink_net::{GatewayStats, Watch};
 use fairlink_report::{ClassReport, ClassSpan, Rates};
 use fairlink_sim::Phase;
-use fairlink_testbed::{DemoPlan, PlanPhase, Shaper, Stage, enter_private_namespace, lay_cables};
+use fairlink_testbed::{DemoPlan, LostProcessor, PlanPhase, Shaper, Stage, enter_private_namespace, lay_cables};
 use serde_json::Value;
 
 use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::note;
+use fairlink_terminal::program::found;
+
+use super::disturbance::Disturbance;
+use crate::commands::busy::Load;
+
+/// The program of the gateway, the generator and the receiver.
+const LINKS: &str = "fairlink";
 
 /// The stage's interfaces, from the generator to the receiver.
 const SOURCE: &str = "fl-source";
@@ -37,36 +44,58 @@ const READY: Duration = Duration::from_secs(5);
 /// Time that the receiver listens after the expected end of the generator.
 const AFTER: Duration = Duration::from_millis(1500);
 
-/// The rows of all claims that can be tried on real packets, one claim after the other.
+/// The rows of all claims that can be tried on real packets, one claim after the other, and the claims that could not be
+/// played. Where the machine was disturbed, rows are not judged.
 ///
 /// # Errors
-/// There is no private network namespace. A claim that could not be played has a row that says so.
+/// There is no private network namespace, or no program `fairlink`.
 pub(super) fn rows(
     lab: &Lab<'_>,
     claims: &[&'static Claim],
     stop: &Arc<AtomicBool>,
-) -> Result<BTreeMap<&'static str, Vec<Row>>, CliError> {
+) -> Result<(BTreeMap<&'static str, Vec<Row>>, Vec<&'static str>), CliError> {
     let refused = |error: &dyn std::fmt::Display| {
         CliError::wrong(format!("--real: real packets cannot be sent here: {error}; leave --real out to simulate only"))
     };
+    let program = found(LINKS).ok_or_else(|| {
+        CliError::wrong(format!(
+            "--real: there is no program {LINKS} beside this one or in PATH; packages have it, and `cargo build --release -p {LINKS}` builds it"
+        ))
+    })?;
     let namespace = enter_private_namespace().map_err(|error| refused(&error))?;
     let stage = Stage::new(&namespace).map_err(|error| refused(&error))?;
     let dir = Scratch::new().map_err(|error| refused(&error))?;
-    let mut bed = Bed { stage, dir, stop: Arc::clone(stop), played: 0, has_second: false };
-    let mut rows = BTreeMap::new();
+    let mut bed = Bed {
+        stage,
+        program,
+        dir,
+        stop: Arc::clone(stop),
+        played: 0,
+        has_second: false,
+        disturbance: Disturbance::default(),
+    };
+    let (mut rows, mut failed) = (BTreeMap::new(), Vec::new());
     for (claim, attempt) in claims.iter().filter_map(|claim| Some((claim, real(claim)?))) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         note(format!("real packets: {}", claim.id));
-        let found = match attempt(lab, &mut bed) {
-            Ok(found) => found,
-            Err(ClaimError::Stopped) => break,
-            Err(trouble) => vec![Row::never(format!("real packets: could not be played: {trouble}"), 1)],
+        bed.disturbance = Disturbance::default();
+        let found = match (attempt(lab, &mut bed), bed.disturbance.reason()) {
+            (Err(ClaimError::Stopped), _) => break,
+            (Ok(found), None) => found,
+            (Ok(found), Some(reason)) => {
+                found.into_iter().map(|row| row.not_judged(format!("real packets: {reason}"))).collect()
+            }
+            (Err(trouble), _) => {
+                failed.push(claim.id);
+                let reason = format!("real packets: not judged, because they could not be played: {trouble}");
+                vec![Row::shown("real packets: runs", Unit::Count, 0.0).not_judged(reason)]
+            }
         };
         rows.insert(claim.id, found);
     }
-    Ok(rows)
+    Ok((rows, failed))
 }
 
 /// A directory for the files of the processes, removed at the end.
@@ -89,11 +118,15 @@ impl Drop for Scratch {
 
 struct Bed {
     stage: Stage,
+    /// The program `fairlink`.
+    program: PathBuf,
     dir: Scratch,
     stop: Arc<AtomicBool>,
     played: u8,
     /// True if the cables of the second link are laid.
     has_second: bool,
+    /// Of the claim that is tried.
+    disturbance: Disturbance,
 }
 
 impl Testbed for Bed {
@@ -116,7 +149,11 @@ impl Testbed for Bed {
             sources: scenario.sources,
             settle: SETTLE,
         };
-        let run = self.stage.play(&plan, sharer, &self.stop, |_| ()).map_err(ClaimError::other)?;
+        let load = Load::now();
+        let (run, lost) = LostProcessor::of_all_during(|| self.stage.play(&plan, sharer, &self.stop, |_| ()));
+        let run = run.map_err(ClaimError::other)?;
+        let link = run.forfeited_s.unwrap_or(0.0) / seconds(plan.duration());
+        self.disturbance.add(Disturbance { lost, link, others: load.others() });
         if self.stop.load(Ordering::Relaxed) {
             return Err(ClaimError::Stopped);
         }
@@ -143,6 +180,34 @@ impl Testbed for Bed {
     }
 
     fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, ClaimError> {
+        self.undisturbed(|bed| bed.play_delays(workload, scheduler))
+    }
+
+    fn links(
+        &mut self,
+        links: &Workload,
+        traffic: &[Workload],
+        spans: &[(f64, f64)],
+    ) -> Result<Vec<Vec<(String, f64)>>, ClaimError> {
+        self.undisturbed(|bed| bed.play_links(links, traffic, spans))
+    }
+}
+
+impl Bed {
+    /// Does `work`, which returns the part of the link's time that was lost as well, and records what disturbed it.
+    fn undisturbed<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(T, f64), ClaimError>,
+    ) -> Result<T, ClaimError> {
+        let load = Load::now();
+        let (done, lost) = LostProcessor::during(|| work(self));
+        let (done, link) = done?;
+        self.disturbance.add(Disturbance { lost, link, others: load.others() });
+        Ok(done)
+    }
+
+    /// Returns the mean delay of each class.
+    fn play_delays(&mut self, workload: &Workload, scheduler: &str) -> Result<(Vec<(String, f64)>, f64), ClaimError> {
         self.played = self.played.wrapping_add(1);
         let duration = workload.read(scheduler)?.duration;
         let file = self.dir.0.join("scenario.toml");
@@ -172,18 +237,22 @@ impl Testbed for Bed {
         let longest = duration.0 / NANOS_PER_SEC + 5;
         generator.wait(&self.stop, Duration::from_secs(longest))?;
         receiver.wait(&self.stop, READY + AFTER + Duration::from_secs(5))?;
+        let mut watch = Watch::connect(socket.as_ref()).map_err(ClaimError::other)?;
+        let gateway = watch.stats(None, Some(AFTER)).map_err(ClaimError::other)?;
+        let lost = gateway.gateway().forfeited_s / seconds(duration);
         let text = std::fs::read_to_string(self.dir.0.join("receiver.out")).map_err(ClaimError::other)?;
         let document: Value = serde_json::from_str(&text).map_err(ClaimError::other)?;
         let class = |class: &Value| Some((class["name"].as_str()?.to_owned(), class["delay_s"]["mean"].as_f64()?));
-        Ok(document["classes"].as_array().into_iter().flatten().filter_map(class).collect())
+        Ok((document["classes"].as_array().into_iter().flatten().filter_map(class).collect(), lost))
     }
 
-    fn links(
+    /// Returns the rates of the classes of all links in each of `spans`.
+    fn play_links(
         &mut self,
         links: &Workload,
         traffic: &[Workload],
         spans: &[(f64, f64)],
-    ) -> Result<Vec<Vec<(String, f64)>>, ClaimError> {
+    ) -> Result<(Vec<Vec<(String, f64)>>, f64), ClaimError> {
         let [source, input, output, sink] = SECOND;
         if !self.has_second {
             lay_cables(&[(source, input), (output, sink)]).map_err(ClaimError::other)?;
@@ -214,7 +283,7 @@ impl Testbed for Bed {
         }
         let begun = Instant::now();
         let names = watch.links().map_err(ClaimError::other)?;
-        let mut rates = Vec::new();
+        let (mut rates, mut lost) = (Vec::new(), 0.0f64);
         for &(from, to) in spans {
             let mut seen = [from, to].map(|_| Vec::new());
             for (at, seen) in [from, to].into_iter().zip(&mut seen) {
@@ -233,13 +302,20 @@ impl Testbed for Bed {
                 };
                 before.classes.iter().zip(&after.classes).map(rate).collect::<Vec<_>>()
             };
+            for link in after {
+                lost = lost.max(link.gateway().forfeited_s / link.gateway().uptime_s);
+            }
             rates.push(before.iter().zip(after).flat_map(of_link).collect());
         }
         for mut generator in generators {
             generator.wait(&self.stop, READY)?;
         }
-        Ok(rates)
+        Ok((rates, lost))
     }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / NANOS_PER_SEC as f64
 }
 
 /// The link file with these interfaces, in and out of each of its links in turn.
@@ -267,13 +343,12 @@ impl Bed {
         Ok(())
     }
 
-    /// Starts this program with other arguments and waits until it says that it is ready, which all of them do on
+    /// Starts the program with these arguments and waits until it says that it is ready, which all of them do on
     /// standard error but the generator.
     fn start(&self, name: &'static str, arguments: &[&str]) -> Result<Process, ClaimError> {
-        let program = std::env::current_exe().map_err(ClaimError::other)?;
         let path = |end: &str| self.dir.0.join(format!("{name}.{end}"));
         let (out, log) = (File::create(path("out")), File::create(path("log")));
-        let child = Command::new(program)
+        let child = Command::new(&self.program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(out.map_err(ClaimError::other)?)

@@ -9,7 +9,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const NOTABLE: f64 = 0.2;
 
 /// Processor time up to a moment.
-pub(super) struct Load {
+pub(crate) struct Load {
     at: Instant,
     ticks: Option<Ticks>,
 }
@@ -18,21 +18,26 @@ pub(super) struct Load {
 struct Ticks {
     /// Time of all processes, including the kernel and the hypervisor's steal time.
     all: u64,
-    /// Of this process.
+    /// Of this process, and of those that it started and that have ended.
     own: u64,
 }
 
 impl Load {
     /// Up to now.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         Self { at: Instant::now(), ticks: Ticks::read(&read("/proc/stat"), &read("/proc/self/stat")) }
     }
 
-    /// A warning where others used the processors since then.
-    pub(super) fn warning(&self) -> Option<String> {
+    /// The mean number of processors that other programs used since then; `None` if that is not known.
+    pub(crate) fn others(&self) -> Option<f64> {
         let (seconds, now) = (self.at.elapsed().as_secs_f64(), Self::now());
-        warning(others(self.ticks?, now.ticks?, seconds)?)
+        others(self.ticks?, now.ticks?, seconds)
+    }
+
+    /// A warning where others used the processors since then.
+    pub(crate) fn warning(&self) -> Option<String> {
+        warning(self.others()?)
     }
 }
 
@@ -43,10 +48,10 @@ impl Ticks {
         let parts: Vec<u64> = line.split_whitespace().map_while(|part| part.parse().ok()).collect();
         // user, nice, system, idle, iowait, irq, softirq, steal
         let all = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|part| parts.get(part)).sum();
-        // The name, in brackets, may have blanks in it; 11 fields behind it are utime and stime.
-        let mut fields = own.rsplit_once(')')?.1.split_whitespace().skip(11).map(str::parse::<u64>);
-        let own = fields.next()?.ok()? + fields.next()?.ok()?;
-        Some(Self { all, own })
+        // The name, in brackets, may have blanks in it; 11 fields behind it are utime, stime, cutime and cstime.
+        let fields = own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+        let fields: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
+        (fields.len() == 4).then(|| Self { all, own: fields.iter().sum() })
     }
 }
 
@@ -71,9 +76,9 @@ mod tests {
 
     #[test]
     fn what_others_use_is_what_the_machine_does_less_our_own() {
-        let own = |user: u64| format!("7 (a ) b) S 1 1 1 0 -1 0 1 0 2 0 {user} 10 0 0 20");
+        let own = |user: u64| format!("7 (a ) b) S 1 1 1 0 -1 0 1 0 2 0 {user} 10 3 1 20");
         let before = Ticks::read("cpu  100 0 50 900 5 1 2 3 0 0\ncpu0 1\n", &own(40)).expect("both are there");
-        assert_eq!(before, Ticks { all: 156, own: 50 });
+        assert_eq!(before, Ticks { all: 156, own: 54 });
         let after = Ticks::read("cpu  400 0 50 900 5 1 2 3 0 0\n", &own(140)).expect("both are there");
         // 300 ticks of all in 2 s, 100 of them our own.
         assert_eq!(others(before, after, 2.0), Some(1.0));
