@@ -4,7 +4,7 @@ use super::{Claim, Paper};
 
 mod bounds;
 mod colours;
-mod cost;
+pub(super) mod cost;
 mod experiments;
 mod pauses;
 mod pifo;

@@ -4,8 +4,10 @@
 //! Rates are scaled to the capability of a small machine with other work, as the report states. The numbers are those
 //! of a shared machine: orders and shares are judged, within `TOLERANCE`.
 
+use super::hls::cost::binary;
 use super::laboratory::mean_delay;
 use super::{Claim, ClaimError, Expected, Lab, Row, Unit, Workload};
+use fairlink_core::Hierarchy;
 use fairlink_figures::measure::relative;
 use fairlink_sim::{Options, Phase};
 
@@ -27,6 +29,12 @@ pub trait Testbed {
     /// # Errors
     /// It could not be played.
     fn rates(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<Phase>, ClaimError>;
+
+    /// Builds the classes of a tree in the kernel's HTB and removes them. Returns the kernel's message if it refuses them.
+    ///
+    /// # Errors
+    /// They could not be handed to the kernel.
+    fn kernel_refuses(&mut self, tree: &Hierarchy) -> Result<Option<String>, ClaimError>;
 
     /// Measures the mean delay of each class in seconds, by name. Generator, gateway and receiver are processes of
     /// their own.
@@ -53,7 +61,8 @@ pub trait Testbed {
 pub type Try = fn(&Lab<'_>, &mut dyn Testbed) -> Result<Vec<Row>, ClaimError>;
 
 /// The claims that real packets can show.
-const REAL: [(&str, Try); 10] = [
+const REAL: [(&str, Try); 11] = [
+    ("hls.depth", depth),
     ("hls.exp1", exp1),
     ("hls.exp2", exp2),
     ("hls.exp3", exp3),
@@ -130,6 +139,19 @@ const CEILINGS: &str = include_str!("../../../../scenarios/beyond/ceilings.toml"
 const SLOTS: &str = include_str!("../../../../scenarios/htb/slots-gateway.toml");
 const THESIS: &str = include_str!("../../../../scenarios/thesis/real.toml");
 const VIDEO: &str = include_str!("../../../../scenarios/thesis/real-video.toml");
+
+/// Tests binary trees in the kernel's HTB.
+fn depth(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
+    let mut refused = [0, 0];
+    for power in 1..=8usize {
+        let refuses = bed.kernel_refuses(&binary(power)?)?.is_some();
+        refused[usize::from(power == 8)] += usize::from(refuses);
+    }
+    Ok(vec![
+        Row::never("the kernel's HTB: binary trees of 2 to 128 leaves that it refuses", refused[0]),
+        Row::new("the same of 256 leaves: refused", Unit::Count, Expected::Within(1.0, 0.0), refused[1] as f64),
+    ])
+}
 
 fn exp1(_: &Lab<'_>, bed: &mut dyn Testbed) -> Result<Vec<Row>, ClaimError> {
     shares(bed, &Workload::new("exp1.toml", EXP1), &["hls", "htb"], &[KERNEL_HTB])

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fairlink_config::matching::{FrameKey, IpVersion, Match, PortRange};
 use fairlink_config::tc::KERNEL_HTB_LEVELS;
 use fairlink_core::registry::find;
-use fairlink_core::{Dequeued, DropReason, Leniency, Members, Nanos, Packet, Scheduler};
+use fairlink_core::{Dequeued, DropReason, Hierarchy, Leniency, Members, Nanos, Packet, Scheduler};
 use fairlink_workload::Shape;
 
 use crate::bench::{cost, machine};
@@ -215,6 +215,13 @@ pub(super) fn filters(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     Ok(Finding::new(note, rows).with_table(table))
 }
 
+/// Makes a complete binary tree with two to the power of this number of leaves.
+pub(in crate::claims) fn binary(power: usize) -> Result<Hierarchy, ClaimError> {
+    let shape =
+        Shape { leaves: 1 << power, levels: power, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };
+    shape.tree().map_err(ClaimError::other)
+}
+
 /// Tests Section VIII-E: the depth of a tree.
 pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut rows = Vec::new();
@@ -226,8 +233,7 @@ pub(super) fn depth(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     for power in 1..=lab.by_effort(10usize, 13) {
         lab.go_on()?;
         let leaves = 1usize << power;
-        let shape = Shape { leaves, levels: power, weights: 1, len: BYTES, max_packet: BYTES, ..Shape::default() };
-        let tree = shape.tree().map_err(ClaimError::other)?;
+        let tree = binary(power)?;
         // In tc, the link's own rate is a class above all others.
         let levels = tree.levels() + 1;
         let fits = levels <= KERNEL_HTB_LEVELS;

@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 
 use fairlink_api::links_of;
 use fairlink_core::registry::find;
-use fairlink_core::{NANOS_PER_SEC, Nanos};
+use fairlink_core::{Hierarchy, NANOS_PER_SEC, Nanos};
 use fairlink_figures::measure::SETTLE;
 use fairlink_lab::claims::real::{KERNEL_HTB, Testbed, real};
 use fairlink_lab::claims::{Claim, ClaimError, Lab, Row, Unit, Workload};
 use fairlink_net::{GatewayStats, Watch};
 use fairlink_report::{ClassReport, ClassSpan, Rates};
 use fairlink_sim::Phase;
-use fairlink_testbed::{DemoPlan, LostProcessor, PlanPhase, Shaper, Stage, enter_private_namespace, lay_cables};
+use fairlink_testbed::{
+    DemoPlan, KernelHtb, LostProcessor, PlanPhase, Shaper, Stage, TcError, enter_private_namespace, lay_cables,
+};
 use serde_json::Value;
 
 use fairlink_terminal::failure::CliError;
@@ -177,6 +179,14 @@ impl Testbed for Bed {
             inner_classes: Vec::new(),
         });
         Ok(phases.collect())
+    }
+
+    fn kernel_refuses(&mut self, tree: &Hierarchy) -> Result<Option<String>, ClaimError> {
+        match KernelHtb::install(SOURCE, tree) {
+            Ok(_) => Ok(None),
+            Err(TcError::Failed { message }) => Ok(Some(message)),
+            Err(other) => Err(ClaimError::other(other)),
+        }
     }
 
     fn delays(&mut self, workload: &Workload, scheduler: &str) -> Result<Vec<(String, f64)>, ClaimError> {
