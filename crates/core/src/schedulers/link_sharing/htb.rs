@@ -272,10 +272,10 @@ impl Htb {
         for (index, &rate) in plan.assured.iter().enumerate() {
             let class = ClassId(index as u32);
             let config = tree.config(class);
-            let (quantum, own_quantum, depth) = match (plan.quanta[index], plan.own_quanta[index], plan.depth(class)) {
-                // With one deficit there is one quantum.
-                (quantum, _, depth) if common => (quantum, quantum, depth.max(plan.turn_depth(rate))),
-                parameters => parameters,
+            // With one deficit there is one quantum, and a turn is one of all.
+            let (quantum, own_quantum, depth) = match (plan.quanta[index], common) {
+                (quantum, true) => (quantum, quantum, plan.turn_depth(rate)),
+                (quantum, false) => (quantum, plan.own_quanta[index], plan.depth(class)),
             };
             let depth = config.burst.unwrap_or(depth);
             let ceiling = config.ceiling.map(|ceiling| {
