@@ -207,6 +207,7 @@ pub fn check(source: &Source, options: &CheckOptions<'_>) -> Result<Checked, Ref
     let mut warnings = std::mem::take(&mut link.warnings);
     warnings.extend(share_warnings(&link)?);
     warnings.extend(link.overruled_warnings());
+    warnings.extend(link.lending_warnings());
     let unreachable = unreachable(&link, options.gateway);
     warnings.extend(link.unreachable_warning(&unreachable));
     let promised = promised(link.info(), &link.tree).map_err(Refused::failed)?;

@@ -5,8 +5,8 @@
 //! that a bridge forwards have lost it: there the destination port selects the class ([`KernelHtb::install_by_port`]).
 //! Every class's guarantee is its HTB rate. Its ceil is its ceiling, or the link's rate if it has none.
 //!
-//! HTB shares excess bandwidth by the quanta of the leaves. They are in proportion to the leaves' rates. The smallest
-//! is [`MIN_QUANTUM`], unless the largest would exceed [`MAX_QUANTUM`]. HTB's outcome depends on the quanta, so every
+//! HTB shares excess bandwidth by the quanta of the leaves: those of the link file, as they are. Others are in proportion
+//! to the leaves' rates. The smallest is [`MIN_QUANTUM`], unless the largest would exceed [`MAX_QUANTUM`]. HTB's outcome depends on the quanta, so every
 //! comparison has to state them ([`KernelHtb::quanta`]). It does not depend on them alone: the kernel also skips a
 //! class at the root while the class is lending, as the head of `examples/oracle_htb.rs` explains.
 
@@ -175,8 +175,8 @@ fn quanta(tree: &Hierarchy) -> Vec<(ClassId, u64)> {
         };
     let quantum = |rate: u64| (u128::from(rate) * u128::from(numerator)).div_ceil(u128::from(denominator)) as u64;
     let of = |(&leaf, rate): (&ClassId, u64)| {
-        let quantum = tree.config(leaf).quantum.map_or_else(|| quantum(rate), u64::from);
-        (leaf, quantum.clamp(MIN_QUANTUM, MAX_QUANTUM))
+        let derived = || quantum(rate).clamp(MIN_QUANTUM, MAX_QUANTUM);
+        (leaf, tree.config(leaf).quantum.map_or_else(derived, u64::from))
     };
     tree.leaves().iter().zip(rates).map(of).collect()
 }

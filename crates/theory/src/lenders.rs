@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{ClassId, Hierarchy, Rate};
+use fairlink_core::{ClassId, Hierarchy};
 
 use crate::floats::SAME;
 use crate::limits::Limits;
@@ -52,14 +52,12 @@ impl Lenders {
         }
         let depth = |class: ClassId| {
             let config = tree.config(class);
-            let default = || config.ceiling.map(|ceiling| plan.default_depth(ceiling));
+            let default = || config.ceiling.map(|ceiling| plan.ceiling_depth(class, ceiling));
             config.ceiling_burst.or_else(default).unwrap_or(u64::MAX)
         };
         let depths = (0..tree.len()).map(|index| depth(ClassId(index as u32))).collect();
-        let is_short = |(class, assured): (ClassId, &Rate)| {
-            tree.config(class).burst.is_some_and(|burst| burst < plan.default_depth(*assured))
-        };
-        let short = (0..).map(ClassId).zip(&plan.assured).map(is_short).collect();
+        let is_short = |class: ClassId| tree.config(class).burst.is_some_and(|burst| burst < plan.depth(class));
+        let short = (0..tree.len()).map(|index| is_short(ClassId(index as u32))).collect();
         Self { plan, limits, levels, depths, short }
     }
 

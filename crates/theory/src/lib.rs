@@ -12,6 +12,7 @@
 //! * [`ideal`]: long-run rates of a scheduler by its own sharing rule.
 //! * [`steady`](mod@steady): its rates for leaves that always have packets, by running it.
 //! * [`htb_fluid`]: long-run rates of HTB; exact.
+//! * [`kernel_htb`]: the Linux kernel's HTB, packet by packet.
 //! * [`cores`]: bounds of one tree that several cores share.
 //! * [`weights`], [`bounds`]: deviation of HLS and HDRR from the ideal, \[hls\] Theorems 3 to 6.
 //! * [`as_printed`]: theorems as printed in the texts, where a different bound holds.
@@ -56,6 +57,7 @@ pub mod hmm;
 pub mod htb_fluid;
 pub mod ideal;
 pub mod inner_curves;
+pub mod kernel_htb;
 pub mod latency;
 mod lenders;
 pub mod limits;

@@ -1,13 +1,14 @@
 //! Rates of classes before and after an import: under the other tool's own lending, simulated, and in the fluid ideal
-//! of the replacement.
+//! of the replacement. HTB there is that of the Linux kernel, not that of the texts.
 //!
 //! Two cases are compared. In the first every class is busy. In the second one branch pauses, so that its bandwidth is
 //! lent: the branch with the largest difference, among those below the first class that has several.
 
 use fairlink_config::LinkFile;
 use fairlink_core::schedulers::htb::Plan;
-use fairlink_core::{BuildError, ClassId, Feature, Rate};
+use fairlink_core::{BuildError, ClassId, Feature, Rate, Sharing};
 use fairlink_theory::ideal::{Rule, Traffic};
+use fairlink_theory::kernel_htb;
 use fairlink_theory::request::{Demand, Request};
 use fairlink_theory::steady::steady;
 use schemars::JsonSchema;
@@ -57,6 +58,16 @@ const BURSTS: u64 = 50;
 const PACKETS: [u64; 2] = [20_000, 4_000_000];
 /// A measured rate that is above its ceiling by no more than this part of it is the ceiling.
 const ABOVE: f64 = 0.02;
+
+/// Returns true if the other tool lends as HTB does: then it is the kernel's.
+fn is_kernel_htb(before: &LinkFile) -> bool {
+    matches!(before.info().sharing, Sharing::Lenders)
+}
+
+/// Returns the name of what shares the link of another tool.
+pub(super) fn model(before: &LinkFile) -> &str {
+    if is_kernel_htb(before) { kernel_htb::NAME } else { &before.scheduler }
+}
 
 /// Compares `before`, which HTB or CBQ shares, with `after`, class by class of the same name. Classes named in `idle` do not send.
 ///
@@ -205,15 +216,19 @@ fn case(
     Ok(Case { pauses: pauses.map(|class| names.name(class).to_owned()), simulated: run, classes })
 }
 
-/// Simulates leaves that always have packets of the greatest length, under the link's own scheduler; returns the number
-/// of packets, and the rates in the order of `busy`.
+/// Simulates leaves that always have packets of the greatest length, as the other tool shares ([`model`]); returns the
+/// number of packets, and the rates in the order of `busy`.
 fn simulated(link: &LinkFile, busy: &[Option<ClassId>]) -> Result<(Simulated, Vec<Option<f64>>), BuildError> {
     let leaves: Vec<ClassId> = busy.iter().copied().flatten().collect();
     if leaves.is_empty() {
         return Ok((Simulated::default(), vec![None; busy.len()]));
     }
     let first = (first_bytes(link, &leaves) / u64::from(link.mtu)).clamp(PACKETS[0], PACKETS[1] / 2);
-    let run = steady(link.info(), &link.tree, &leaves, link.mtu, [first, PACKETS[1]])?;
+    let packets = [first, PACKETS[1]];
+    let run = match is_kernel_htb(link) {
+        true => kernel_htb::steady(&link.tree, &leaves, link.mtu, packets)?,
+        false => steady(link.info(), &link.tree, &leaves, link.mtu, packets)?,
+    };
     // In the long run no rate exceeds its ceiling; a stretch may, by a packet or a burst.
     let most = |leaf: ClassId| {
         let ceilings = path(link, leaf).filter_map(|class| link.tree.config(class).ceiling);
@@ -248,9 +263,6 @@ fn first_bytes(link: &LinkFile, leaves: &[ClassId]) -> u64 {
 #[cfg(test)]
 mod tests {
     use fairlink_config::ReadOptions;
-    use fairlink_core::{Leniency, NANOS_PER_SEC, Nanos, Overhead};
-    use fairlink_sim::{CoreModel, Options, Scenario, compare};
-    use fairlink_traffic::{Model, PacketSize, SourceSpec};
 
     use super::*;
 
@@ -337,19 +349,18 @@ mod tests {
     fn a_class_that_no_frame_reaches_gets_nothing_and_the_others_share_what_it_had() {
         let classes = [("A", 50, 20_000, 2000), ("B", 30, 12_000, 2000), ("C", 20, 8_000, 2000)];
         let [before, after] = ["htb", "hls"].map(|scheduler| siblings(scheduler, &classes));
-        let text = after
-            .source()
-            .inner()
-            .replace("match = [\"udp dst port 20000\"]\n", "")
-            .replace("[link]\n", "[link]\ndefault = \"C\"\n");
-        let lost = link(&text);
+        let without = |link: &LinkFile| {
+            let text = link.source().inner().replace("match = [\"udp dst port 20000\"]\n", "");
+            text.replace("[link]\n", "[link]\ndefault = \"C\"\n")
+        };
+        let lost = link(&without(&after));
         let cases = compared(Some(&before), &lost, &[], lost.unreachable()).unwrap();
         let rates: Vec<_> = cases[0].classes.iter().map(|share| share.after_bps.unwrap()).collect();
         assert_eq!(rates, [0.0, 60e6, 40e6]);
         let had = cases[0].classes[0].before_bps.unwrap();
         assert!((had - 50e6).abs() < 1e6, "{had}");
         // As imported, it is the same link.
-        let kept = text.replace("\"hls\"", "\"htb\"");
+        let kept = without(&before);
         let cases = compared(Some(&link(&kept)), &link(&kept), &[], lost.unreachable()).unwrap();
         assert_eq!(cases[0].classes[0].before_bps, Some(0.0));
         let other = cases[0].classes[1].before_bps.unwrap();
@@ -370,30 +381,11 @@ mod tests {
         let all: Vec<Option<ClassId>> = before.tree.leaves().iter().copied().map(Some).collect();
         let (run, rates) = simulated(&before, &all).unwrap();
         assert!(run.apart <= 0.02, "{run:?}");
-        let source = |&class: &ClassId| SourceSpec {
-            class,
-            model: Model::Greedy,
-            packet: PacketSize::Fixed(before.mtu),
-            active: Vec::new(),
-        };
-        let scenario = Scenario {
-            tree: before.tree.clone(),
-            names: before.names.iter().map(str::to_owned).collect(),
-            overhead: Overhead::NONE,
-            propagation: Nanos::ZERO,
-            sources: before.tree.leaves().iter().map(source).collect(),
-            duration: Nanos(40 * NANOS_PER_SEC),
-            warmup: Nanos(10 * NANOS_PER_SEC),
-            seed: 1,
-            changes: Vec::new(),
-            cores: CoreModel::ONE,
-        };
-        let long = compare(&scenario, &[before.info()], Leniency::Ignore, 1, &Options::default(), &mut ()).unwrap();
-        let long = &long.runs[0].classes;
+        let long = kernel_htb::steady(&before.tree, before.tree.leaves(), before.mtu, [400_000, 1]).unwrap();
         for (leaf, rate) in before.tree.leaves().iter().zip(rates) {
             let rate = rate.unwrap();
             let name = before.names.name(*leaf);
-            let there = long.iter().find(|class| class.name == name).unwrap().rates.rate();
+            let there = long.rates_bps[leaf.index()];
             assert!((rate / there - 1.0).abs() < 0.02, "{name}: {rate} and {there}");
             let ceiling = before.tree.config(*leaf).ceiling.unwrap().bps() as f64;
             assert!(rate <= ceiling, "{name}: {rate} of {ceiling}");

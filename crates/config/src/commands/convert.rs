@@ -8,7 +8,7 @@ use fairlink_core::{MAX_DEPTH, PoolRule, Rate};
 
 use crate::classid::Classid;
 use crate::commands::findings::{changed, left_out, wrong};
-use crate::commands::kernel::{FRAME, MAX_PRIORITY, MAX_QUANTUM, MIN_QUANTUM};
+use crate::commands::kernel::{FRAME, MAX_PRIORITY, default_burst, default_quantum};
 use crate::commands::order::{self, Order};
 use crate::commands::read;
 use crate::commands::setup::{Class, Curve, Device, Filter, LeafQueue, Root, RootKind, UNASSURED};
@@ -359,7 +359,8 @@ impl Writer<'_> {
             device.others = self.needs_default(device).then_some((link / 100).max(1));
             return;
         }
-        let limits = matches!(root.kind, RootKind::Htb { .. });
+        let r2q = if let RootKind::Htb { r2q, .. } = root.kind { Some(r2q) } else { None };
+        let limits = r2q.is_some();
         let mut asked: Vec<Asked> = device
             .classes
             .iter()
@@ -404,8 +405,8 @@ impl Writer<'_> {
                 nobody.push((class.at.clone(), borrows_from_nobody(ceil, rate)));
                 class.set.ceil = Some(rate);
             }
-            class.set.quantum =
-                class.set.quantum.or(class.set.rate.filter(|_| limits).map(|rate| default_quantum(rate, root.kind)));
+            let quantum = class.set.rate.zip(r2q).map(|(rate, r2q)| default_quantum(rate, r2q));
+            class.set.quantum = class.set.quantum.or(quantum);
             class.set.rate = Some(guarantee);
         }
         device.others = fitted.guarantees.get(device.classes.len()).copied().flatten();
@@ -613,8 +614,7 @@ impl Writer<'_> {
             self.changed(&class.at, format!("htb treats prio {priority} as {MAX_PRIORITY}, its lowest"));
         }
         writeln!(text, "priority = {}", priority.min(MAX_PRIORITY)).expect("writing to a string does not fail");
-        let quantum =
-            set.quantum.unwrap_or_else(|| default_quantum(rate, RootKind::Htb { default: None, r2q, depth: None }));
+        let quantum = set.quantum.unwrap_or_else(|| default_quantum(rate, r2q));
         let why = if set.quantum.is_some() { "" } else { "# as the kernel chooses it: rate / r2q" };
         writeln!(text, "{:<26}{why}", format!("quantum = {}", quoted(&size_key(quantum)))).expect("as above");
     }
@@ -723,12 +723,6 @@ fn borrows_from_nobody(ceil: u64, rate: u64) -> String {
     format!("a class of the root cannot borrow: its ceil of {ceil} becomes its rate of {rate}")
 }
 
-/// The quantum that the kernel chooses, in bytes.
-fn default_quantum(rate: u64, kind: RootKind) -> u64 {
-    let RootKind::Htb { r2q, .. } = kind else { return MIN_QUANTUM };
-    (rate / 8 / r2q).clamp(MIN_QUANTUM, MAX_QUANTUM)
-}
-
 /// Sum of the rates of the root's classes, in bit/s.
 fn needed(device: &Device) -> u64 {
     if let Some(needed) = device.needed {
@@ -744,11 +738,6 @@ fn needed(device: &Device) -> u64 {
     let sum = roots().filter_map(|class| class.set.rate).fold(0, u64::saturating_add);
     let borrowed = roots().filter(|class| class.set.pslot.is_some()).filter_map(|class| class.set.ceil).max();
     sum.max(borrowed.unwrap_or(0))
-}
-
-/// Returns tc's default burst in bytes: 1600, plus the bytes of the rate in a tick of the kernel's clock, 1 ns.
-fn default_burst(bps: u64) -> u64 {
-    1600 + bps / 8 / 1_000_000_000
 }
 
 fn pool_name(slot: u64) -> String {

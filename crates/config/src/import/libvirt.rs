@@ -27,7 +27,7 @@ use super::notes::{Notes, wrong};
 use super::plan::{Before, Class, ClassNames, Plan};
 use super::prefixes::{self, Conflict, minimal, order};
 use super::{Direction, FileInfo, ImportInfo, Imported, MEND, Number, OptionInfo, Options, sound, write};
-use crate::commands::kernel::{MAX_QUANTUM, MIN_QUANTUM, R2Q};
+use crate::commands::kernel::{MIN_QUANTUM, R2Q, default_quantum};
 use crate::matching::{Mac, Prefix};
 use crate::problem::{Log, Problems, Source, Span};
 use crate::units::show_bps;
@@ -437,7 +437,7 @@ fn plan(interfaces: &[Interface], rate: u64, asked: bool, direction: Direction) 
                 before: Before {
                     floor: Some(floor.unwrap_or(8000)),
                     ceiling: Some(ceiling.unwrap_or(rate)),
-                    quantum: Some((floor.unwrap_or(8000) / 8 / R2Q).clamp(MIN_QUANTUM, MAX_QUANTUM)),
+                    quantum: Some(default_quantum(floor.unwrap_or(8000), R2Q)),
                     ..Before::default()
                 },
                 ..Class::default()

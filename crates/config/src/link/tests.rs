@@ -249,3 +249,33 @@ fn a_default_queue_holds_100_ms_at_the_most_that_the_scheduler_gives_its_class()
     assert_eq!(bytes("hfsc", "guarantee = '8mbit'\nreal_time = { rate = '40mbit' }\nceiling = '20mbit'"), 500_000);
     assert_eq!(bytes("hfsc", "real_time = { rate = '40mbit' }"), 500_000);
 }
+
+#[test]
+fn quanta_and_priorities_that_default_buckets_cannot_bear_are_warned_of_with_values() {
+    let warnings = |classes: &str| -> Vec<String> {
+        let text = format!("[link]\nrate = \"10mbit\"\nscheduler = \"htb\"\n{classes}");
+        let link = LinkFile::parse("l.toml", text, &ReadOptions::default()).unwrap();
+        link.lending_warnings().iter().map(Problem::line).collect()
+    };
+    let class = |name: &str, guarantee: &str, more: &str| {
+        format!("[[class]]\nname = \"{name}\"\nguarantee = \"{guarantee}\"\n{more}\n")
+    };
+    let long = warnings(&(class("a", "4kbit", "quantum = \"1.6MB\"") + &class("b", "2mbit", "")));
+    assert!(
+        matches!(&long[..], [one] if one.contains("l.toml:5:") || one.contains("\"quantum\" of 1.6 MB at class \"a\"")),
+        "{long:?}"
+    );
+    assert!(long[0].contains("times as long as default buckets last"), "{long:?}");
+    let late = |priority: &str| {
+        class("a", "5mbit", "")
+            + &class("b", "4.9mbit", "")
+            + &class("late", "94kbit", priority)
+            + &class("tiny", "6kbit", "")
+    };
+    let waits = warnings(&late("priority = 1"));
+    assert!(
+        matches!(&waits[..], [one] if one.contains("\"priority\" of 1 at class \"late\": it waits up to ")),
+        "{waits:?}"
+    );
+    assert_eq!(warnings(&late("")), [""; 0]);
+}

@@ -1,15 +1,18 @@
 //! Warnings about a valid link, because of the scheduler, the gateway or the traffic.
 
-use fairlink_core::{ClassId, Feature, Rate, Sharing};
+use fairlink_core::schedulers::htb::Plan;
+use fairlink_core::{ClassId, Feature, Nanos, Rate, Sharing};
 use miette::Severity;
 
 use super::LinkFile;
 use crate::human;
 use crate::problem::{Problem, ProblemKind};
-use crate::units::{show_rate, show_size};
+use crate::units::{show_bps, show_rate, show_size, show_time};
 
 /// Most classes that a warning lists by name.
 const MAX_LISTED: usize = 10;
+/// Longest wait for the bursts of higher priorities without a warning.
+const LONG_WAIT: Nanos = Nanos::from_secs(1);
 
 impl LinkFile {
     /// A warning that the scheduler gives `class` a share among its siblings that is off the one written by `error`,
@@ -60,7 +63,17 @@ impl LinkFile {
             human::rate(with_bps),
             human::rate(without_bps),
         );
-        let kind = ProblemKind::Misplaced { key, why, help: "raise it, or remove the key for the default" };
+        self.class_warning((class, feature, key), why, "raise it, or remove the key for the default")
+    }
+
+    /// A warning of the `key` of a class, which sets `feature`.
+    fn class_warning(
+        &self,
+        (class, feature, key): (ClassId, Feature, &'static str),
+        why: String,
+        help: &'static str,
+    ) -> Problem {
+        let kind = ProblemKind::Misplaced { key, why, help };
         Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
     }
 
@@ -86,10 +99,6 @@ impl LinkFile {
     pub fn overruled_warnings(&self) -> Vec<Problem> {
         let (info, tree) = (self.info(), &self.tree);
         let mut warnings = Vec::new();
-        let warn = |class: ClassId, feature: Feature, key: &'static str, why: String, help: &'static str| {
-            let kind = ProblemKind::Misplaced { key, why, help };
-            Problem::new(Severity::Warning, &self.source, self.feature_span(class, feature), kind)
-        };
         if info.supports(Feature::ServiceCurves) && info.supports(Feature::LinkCurves) {
             // By class: the real-time rates at it and below it, in bit/s.
             let mut first = vec![0u64; tree.len()];
@@ -113,7 +122,11 @@ impl LinkFile {
                             self.names.name(class),
                             show_rate(most)
                         );
-                        warnings.push(warn(class, feature, key, why, "raise the limit, or lower the real-time curves"));
+                        warnings.push(self.class_warning(
+                            (class, feature, key),
+                            why,
+                            "raise the limit, or lower the real-time curves",
+                        ));
                     }
                 }
             }
@@ -127,13 +140,50 @@ impl LinkFile {
                     "of {quantum} B at class {:?} is below the largest packet, {largest} B: all quanta are scaled up until the smallest covers it",
                     self.names.name(leaf)
                 );
-                warnings.push(warn(
-                    leaf,
-                    Feature::Quantum,
-                    "quantum",
+                warnings.push(self.class_warning(
+                    (leaf, Feature::Quantum, "quantum"),
                     why,
                     "write quanta of at least the largest packet in the same proportions",
                 ));
+            }
+        }
+        warnings
+    }
+
+    /// Returns warnings of quanta whose rounds are too long for default buckets, and of priorities that wait long while
+    /// others spend their bursts; none if the scheduler does not lend as \[htb\] does.
+    #[must_use]
+    pub fn lending_warnings(&self) -> Vec<Problem> {
+        let tree = &self.tree;
+        let (Sharing::Lenders, Ok(plan)) = (self.info().sharing, Plan::for_tree(tree)) else { return Vec::new() };
+        let mut warnings = Vec::new();
+        let largest = tree.leaves().iter().filter_map(|&leaf| Some((tree.config(leaf).quantum?, leaf))).max();
+        let times = plan.long_rounds(tree);
+        if let Some((quantum, leaf)) = largest.filter(|_| times > 1) {
+            let why = format!(
+                "of {} at class {:?}: the quanta make rounds {times} times as long as default buckets last, so that classes may stay below their ceilings and lend less than their guarantees; quanta of 1/{times} do not",
+                show_size(quantum.into()),
+                self.names.name(leaf),
+            );
+            let help = "write smaller quanta in the same proportions, or a larger burst and ceiling_burst";
+            warnings.push(self.class_warning((leaf, Feature::Quantum, "quantum"), why, help));
+        }
+        let mut seen = Vec::new();
+        for &leaf in tree.leaves() {
+            let priority = plan.priorities[leaf.index()];
+            if seen.contains(&priority) {
+                continue;
+            }
+            seen.push(priority);
+            let wait = plan.burst_wait(tree, priority);
+            if wait > LONG_WAIT {
+                let why = format!(
+                    "of {priority} at class {:?}: it waits up to {} while classes of higher priority spend their bursts, also within its guarantee; with the same priority it does not",
+                    self.names.name(leaf),
+                    show_time(wait),
+                );
+                let help = "give it the priority of the others, or these smaller guarantees or a smaller burst";
+                warnings.push(self.class_warning((leaf, Feature::Priority, "priority"), why, help));
             }
         }
         warnings

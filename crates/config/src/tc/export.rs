@@ -4,7 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
-use fairlink_core::{ClassConfig, ClassId, Feature, QueueKind, QueueLimits, Share};
+use fairlink_core::schedulers::htb::Plan;
+use fairlink_core::{ClassConfig, ClassId, Feature, QueueKind, QueueLimits, Share, Sharing};
 use fairlink_core::{Framing, Hierarchy};
 use fairlink_schema::keys::{CLASS, LINK};
 use miette::Severity;
@@ -20,6 +21,8 @@ use crate::units::{show_bps, show_rate};
 
 /// Minimum quantum written by default, in bytes: each turn of a class sends a frame.
 const TURN: u64 = 1_514;
+/// The kernel counts deficits in 32 bits with a sign.
+const LARGEST_QUANTUM: u64 = i32::MAX as u64;
 /// CBQ's average packet in bytes, as in \[htb\].
 const AVPKT: u64 = 1_000;
 /// The smallest rate of the kernel's HTB in bit/s: it counts bytes.
@@ -55,8 +58,12 @@ pub struct Exported {
 /// More classes than tc has numbers for.
 pub fn export(link: &LinkFile, device: &str) -> Result<Exported, Problems> {
     let cbq = link.scheduler.starts_with("cbq");
+    let plan = match link.info().sharing {
+        Sharing::Lenders => Plan::for_tree(&link.tree).ok(),
+        _ => None,
+    };
     let mut writer =
-        Writer { link, device, cbq, numbers: HashMap::new(), top: None, text: String::new(), notes: Vec::new() };
+        Writer { link, device, cbq, plan, numbers: HashMap::new(), top: None, text: String::new(), notes: Vec::new() };
     writer.number()?;
     writer.file();
     let link = writer.tree().link();
@@ -71,6 +78,8 @@ struct Writer<'l> {
     link: &'l LinkFile,
     device: &'l str,
     cbq: bool,
+    /// The parameters that `htb` runs with, if that is the link's scheduler.
+    plan: Option<Plan>,
     numbers: HashMap<ClassId, Classid>,
     /// The class of the link itself, if it needs one.
     top: Option<Classid>,
@@ -215,8 +224,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the quantum of each leaf: its own, or one in proportion to the rates, which holds a frame if possible.
+    /// Returns the quantum of each leaf: that which `htb` runs with. For others its own, or one in proportion to the
+    /// rates, which holds a frame if possible.
     fn quanta(&self) -> HashMap<ClassId, u64> {
+        if let Some(plan) = &self.plan {
+            let of = |&leaf: &ClassId| (leaf, plan.quanta[leaf.index()].min(LARGEST_QUANTUM));
+            return self.tree().leaves().iter().map(of).collect();
+        }
         let rates = || self.tree().leaves().iter().map(|&leaf| self.rate(leaf));
         let (smallest, largest) = (rates().min().unwrap_or(1).max(1), rates().max().unwrap_or(1).max(1));
         let fits = u128::from(largest) * u128::from(TURN) <= u128::from(MAX_QUANTUM) * u128::from(smallest);
@@ -284,8 +298,10 @@ impl Writer<'_> {
         let ceil = self.whole_bytes(class, "ceiling", ceil);
         let mut text = format!(" ceil {ceil}bit");
         let depth = |word: &str, bytes: Option<u64>| bytes.map(|bytes| format!(" {word} {bytes}b")).unwrap_or_default();
-        text += &depth("burst", config.burst);
-        text += &depth("cburst", config.ceiling_burst);
+        let default = |of: &dyn Fn(&Plan) -> u64| self.plan.as_ref().map(of);
+        text += &depth("burst", config.burst.or_else(|| default(&|plan| plan.depth(class))));
+        let ceiling_depth = |ceiling| default(&|plan| plan.ceiling_depth(class, ceiling));
+        text += &depth("cburst", config.ceiling_burst.or_else(|| config.ceiling.and_then(ceiling_depth)));
         if let Some(&quantum) = quanta.get(&class) {
             let priority = self.priority(class).unwrap_or(0);
             if priority > MAX_PRIORITY {

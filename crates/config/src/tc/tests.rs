@@ -1,5 +1,6 @@
 //! The lines of the HTB text, conversion in both directions, and errors.
 
+use fairlink_core::schedulers::htb::Plan;
 use fairlink_core::{ClassId, Leniency, Rate, Share};
 use proptest::prelude::*;
 
@@ -371,7 +372,7 @@ proptest! {
     /// Random trees are equal after an export and an import: rates, numbers and limits.
     #[test]
     fn links_of_htb_come_back_from_tc_as_they_were(
-        rates in proptest::collection::vec((1u64..1000, 0u64..1000, 0u8..8, 1u32..60_000, 1u32..5000), 1..12)
+        rates in proptest::collection::vec((1u64..1000, 0u64..1000, 0u8..8, 1514u32..60_000, 1u32..5000), 1..12)
     ) {
         use std::fmt::Write as _;
         let sum: u64 = rates.iter().map(|&(rate, ..)| rate * 8).sum();
@@ -389,11 +390,35 @@ proptest! {
         let first = LinkFile::parse("l.toml", text, &ReadOptions::default()).unwrap();
         let second = link(&exported(&first).text);
         prop_assert_eq!(first.tree.len(), second.tree.len());
-        // `top` has no bursts in the file, and the kernel's defaults afterwards.
+        // `top` has no bursts in the file, and afterwards those that it runs with.
+        let plan = Plan::for_tree(&first.tree).unwrap();
+        let (top, ceiling) = (ClassId(1), first.tree.config(ClassId(1)).ceiling.unwrap());
+        let written = second.tree.config(top);
+        prop_assert_eq!(written.burst, Some(plan.depth(top)));
+        prop_assert_eq!(written.ceiling_burst, Some(plan.ceiling_depth(top, ceiling)));
         for class in first.tree.classes().skip(1) {
             prop_assert_eq!(first.tree.config(class), second.tree.config(class));
         }
     }
+}
+
+#[test]
+fn export_writes_the_quanta_and_buckets_that_sim_runs() {
+    let text = "[link]\nrate = \"10mbit\"\nscheduler = \"htb\"\nmtu = \"1514B\"\n\
+        [[class]]\nname = \"a\"\nguarantee = \"1mbit\"\nceiling = \"2mbit\"\nquantum = \"100B\"\n\
+        [[class]]\nname = \"b\"\nguarantee = \"3mbit\"\n";
+    let link = LinkFile::parse("l.toml", text, &ReadOptions::default()).unwrap();
+    let plan = Plan::for_tree(&link.tree).unwrap();
+    let made = exported(&link).text;
+    // A quantum of 100 B would be a packet a visit in the kernel; `htb` scales it up to a packet, and b's with it.
+    assert_eq!(plan.quanta[1..], [1514, 4542]);
+    let a = format!(
+        "htb rate 1000000bit ceil 2000000bit burst {}b cburst {}b prio 0 quantum 1514",
+        plan.depth(ClassId(1)),
+        plan.ceiling_depth(ClassId(1), link.tree.config(ClassId(1)).ceiling.unwrap())
+    );
+    let b = format!("htb rate 3000000bit ceil 10000000bit burst {}b prio 0 quantum 4542", plan.depth(ClassId(2)));
+    assert!(made.contains(&a) && made.contains(&b), "{a}\n{b}\n{made}");
 }
 
 #[test]

@@ -10,11 +10,11 @@
 //! | --- | --- | --- |
 //! | AR_i, assured rate ("rate") | `Plan::assured`, `Class::assured` | bit/s; tokens of 10^-9 bit |
 //! | CR_i, ceiling rate ("ceil") | `Class::ceiling`, none where the user gives none | bit/s |
-//! | burst, cburst | `burst`, `ceiling_burst`, else `Plan::default_depth` | bytes |
+//! | burst, cburst | `burst`, `ceiling_burst`, else `Plan::depth`, `Plan::ceiling_depth` | bytes |
 //! | level(i): 0 for a leaf, else 1 + the children's largest | `BorrowingTree::level` | |
 //! | green, yellow, red | `Standing::Lends`, `Standing::Borrows`, `Standing::Stops` | |
 //! | prio | `Plan::priorities` | 0 is served first |
-//! | quantum | `Plan::quanta` | bytes |
+//! | quantum | `Plan::quanta`; at a leaf's own expense `Plan::own_quanta` | bytes |
 //! | "separate deficits" | `deficits`, one per leaf and lender | bytes |
 //!
 //! A yellow class that borrows from a pool and was refused is `Standing::Stays` until it may ask again.
@@ -34,7 +34,8 @@
 //! them, and among these all that are not green. A ceiling bucket is in debt by at most one packet.
 //!
 //! **Bounds.** At every class with a ceiling W(s, t] <= ceiling (t - s) + ceiling_burst + L_max. A leaf keeps its
-//! guarantee up to twice its default depth and two largest packets, see `Plan::guarantee_lag`. Borrowed bandwidth is
+//! guarantee up to twice its default depth and two largest packets, whatever the quanta, see `Plan::guarantee_lag`; a
+//! leaf of lower priority also waits for the bursts of those above it. Borrowed bandwidth is
 //! shared by the quanta of leaves. So a class gets more if it bundles its guarantee in fewer leaves. There is no
 //! isolation between branches (\[hls\] Section VIII-B, experiment 2).
 //!
@@ -139,8 +140,9 @@ struct Class {
     deficit_count: u8,
     deficits: u32,
     queue: LeafQueue,
-    /// Quantum of a leaf.
+    /// Quantum of a leaf, and that of what it sends at its own expense.
     quantum: u64,
+    own_quantum: u64,
     /// Index of its lender in `Htb::lenders`.
     pool: u32,
     /// Bytes that a leaf has sent on the account of a class above it; that leaves have sent on the account of another class.
@@ -167,6 +169,11 @@ impl Class {
             Standing::Stays => Standing::Stays,
             _ => Standing::Borrows,
         }
+    }
+
+    /// Quantum of a leaf for its deficit at this distance from the lender.
+    const fn quantum(&self, distance: usize) -> u64 {
+        if distance == 0 { self.own_quantum } else { self.quantum }
     }
 
     /// Range of its deficits.
@@ -265,9 +272,14 @@ impl Htb {
         for (index, &rate) in plan.assured.iter().enumerate() {
             let class = ClassId(index as u32);
             let config = tree.config(class);
-            let depth = config.burst.unwrap_or_else(|| plan.default_depth(rate));
+            // With one deficit there is one quantum, and a turn is one of all.
+            let (quantum, own_quantum, depth) = match (plan.quanta[index], common) {
+                (quantum, true) => (quantum, quantum, plan.turn_depth(rate)),
+                (quantum, false) => (quantum, plan.own_quanta[index], plan.depth(class)),
+            };
+            let depth = config.burst.unwrap_or(depth);
             let ceiling = config.ceiling.map(|ceiling| {
-                Bucket::new(ceiling, config.ceiling_burst.unwrap_or_else(|| plan.default_depth(ceiling)))
+                Bucket::new(ceiling, config.ceiling_burst.unwrap_or_else(|| plan.ceiling_depth(class, ceiling)))
             });
             let leaf = tree.is_leaf(class);
             // A depth is at most MAX_DEPTH.
@@ -286,7 +298,8 @@ impl Htb {
                 deficit_count,
                 deficits: counters as u32,
                 queue: htb.slab.queue_for(tree, class),
-                quantum: plan.quanta[index],
+                quantum,
+                own_quantum,
                 pool: NIL,
                 lent: 0,
             });
@@ -443,8 +456,9 @@ impl Htb {
             }
             class = parent;
         }
+        // What is left of its own turn stays: a leaf that is empty for a moment has no more in it than another.
         let deficits = self.classes[leaf as usize].deficits();
-        self.deficits[deficits].fill(0);
+        self.deficits[deficits].iter_mut().skip(usize::from(!self.common)).for_each(|deficit| *deficit = 0);
     }
 
     /// Finds the path to the leaf whose turn it is, among those of `priority` with a lender at `level`. `None` if a
@@ -568,7 +582,7 @@ impl Htb {
         let deficit = &mut self.deficits[leaf.deficits as usize + if self.common { 0 } else { turn.distance }];
         *deficit -= i64::from(packet.len);
         if *deficit < 0 {
-            *deficit += leaf.quantum as i64;
+            *deficit += leaf.quantum(turn.distance) as i64;
             self.move_on();
         }
         if emptied {
@@ -690,9 +704,9 @@ impl Scheduler for Htb {
         }
         for (mine, theirs) in self.classes.iter_mut().zip(with.classes.iter()) {
             mine.queue.retune(&theirs.queue);
-            mine.quantum = theirs.quantum;
-            for deficit in &mut self.deficits[mine.deficits()] {
-                *deficit = (*deficit).min(mine.quantum as i64);
+            (mine.quantum, mine.own_quantum) = (theirs.quantum, theirs.own_quantum);
+            for (distance, deficit) in self.deficits[mine.deficits()].iter_mut().enumerate() {
+                *deficit = (*deficit).min(mine.quantum(distance) as i64);
             }
         }
         for (class, theirs) in (0u32..).zip(with.classes.iter()) {
@@ -789,8 +803,11 @@ impl Scheduler for Htb {
                     return Err(format!("leaf {id}: busy {busy} with {:?}", class.queue.backlog(&self.slab)));
                 }
                 let counters = &self.deficits[class.deficits()];
-                if counters.iter().any(|&deficit| deficit < 0 || deficit as u64 > class.quantum) {
-                    return Err(format!("leaf {id}: deficits {counters:?} of a quantum of {}", class.quantum));
+                let wrong =
+                    |(distance, &deficit): (usize, &i64)| deficit < 0 || deficit as u64 > class.quantum(distance);
+                if counters.iter().enumerate().any(wrong) {
+                    let quanta = [class.own_quantum, class.quantum];
+                    return Err(format!("leaf {id}: deficits {counters:?} of quanta of {quanta:?}"));
                 }
             }
         }

@@ -531,7 +531,7 @@ proptest! {
                 let most = best[leaf.index()].map_or(ahead, |best| best.max(ahead));
                 best[leaf.index()] = Some(most);
                 let lag = (most - ahead) / 8_000_000_000;
-                let allowed = i128::from(plan.guarantee_lag(rate));
+                let allowed = i128::from(plan.guarantee_lag(leaf));
                 if lag > allowed {
                     return Err(format!("{leaf:?} is {lag} B behind its guarantee at {now}, {allowed} B are allowed"));
                 }
@@ -540,6 +540,188 @@ proptest! {
         })
         .map_err(TestCaseError::fail)?;
     }
+}
+
+/// A random tree with default buckets: quanta from far below a packet to far above, priorities, and ceilings if
+/// `ceilings`. Guarantees divide those of the parent, all of it; `None` if one is below 1 bit/s.
+fn random_defaults(random: &mut impl FnMut(u64) -> u64, ceilings: bool) -> Option<Hierarchy> {
+    let link = [1_000_000, 10_000_000, 1_000_000_000][random(3) as usize];
+    let count = 2 + random(7) as usize;
+    let parents: Vec<usize> =
+        (0..count).map(|index| if random(2) == 0 { 0 } else { random(index as u64 + 1) as usize }).collect();
+    let weights: Vec<u64> = (0..count).map(|_| [1, 10, 100, 1000][random(4) as usize] * (1 + random(9))).collect();
+    let mut sums = alloc::vec![0u64; count + 1];
+    parents.iter().zip(&weights).for_each(|(&parent, weight)| sums[parent] += weight);
+    let (priorities, quanta) = (1 + random(3), random(3));
+    let mut rates = alloc::vec![link; count + 1];
+    let mut tree = builder(link, 1500);
+    for (index, (&parent, weight)) in parents.iter().zip(weights).enumerate() {
+        let guarantee = rates[parent] * weight / sums[parent];
+        rates[index + 1] = guarantee;
+        let ceiling = (ceilings && random(2) == 0).then(|| guarantee + random(3) * random(guarantee));
+        let quantum =
+            (quanta > random(2)).then(|| [50, 1500, 20_000, 2_000_000][random(4) as usize] + random(50) as u32);
+        let config = ClassConfig {
+            limits: QueueLimits { packets: 20, bytes: u32::MAX },
+            priority: Some(random(priorities) as u8),
+            quantum,
+            ..class(if guarantee == 0 { return None } else { guarantee }, ceiling)
+        };
+        tree.add(ClassId(parent as u32), config).unwrap();
+    }
+    tree.build().ok()
+}
+
+/// By class, how far bytes are above or below a line of its rate, at most over all intervals.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    bytes: i128,
+    /// The least or the largest of bytes - line since the beginning, in billionths of a bit.
+    edge: Option<i128>,
+}
+
+impl Line {
+    fn ahead(&self, bps: u64, now: Nanos) -> i128 {
+        self.bytes * 8_000_000_000 - i128::from(bps) * i128::from(now.0)
+    }
+}
+
+/// Runs a tree with default buckets on sources that pause, flood, and keep their guarantees, all of them at random.
+/// Returns the largest part of the bounds that was used: of the ceilings, and of the guarantees.
+fn used_of_bounds(tree: &Hierarchy, random: &mut impl FnMut(u64) -> u64, packets: usize) -> Result<[f64; 2], String> {
+    let plan = Plan::for_tree(tree).unwrap();
+    let mut htb = Htb::new(tree, Deficits::PerLevel, Vec::new()).unwrap();
+    let link = tree.link().rate;
+    let largest = u64::from(tree.link().max_packet);
+    let mut drops = |_: Nanos, _: Packet, _: DropReason| {};
+    let (mut above, mut below) = (alloc::vec![Line::default(); tree.len()], alloc::vec![Line::default(); tree.len()]);
+    let mut floods = alloc::vec![true; tree.len()];
+    let (mut now, mut used) = (Nanos(1), [0.0f64; 2]);
+    let mut sizes = alloc::vec![1500u32; tree.len()];
+    for step in 0..packets {
+        if step % (packets / 8) == 0 {
+            for &leaf in tree.leaves() {
+                floods[leaf.index()] = random(3) > 0;
+                sizes[leaf.index()] = [64, 700, 1500][random(3) as usize];
+            }
+        }
+        for &leaf in tree.leaves() {
+            // A leaf that pauses sends now and then.
+            while floods[leaf.index()] && htb.class_backlog(leaf).packets < 2
+                || !floods[leaf.index()] && random(40) == 0 && htb.class_backlog(leaf).packets < 2
+            {
+                htb.enqueue(now, Packet { handle: 0, len: sizes[leaf.index()], class: leaf }, &mut drops);
+            }
+        }
+        for &leaf in tree.leaves() {
+            let (line, rate) = (&mut below[leaf.index()], plan.assured[leaf.index()].bps());
+            if htb.class_backlog(leaf).packets == 0 {
+                line.edge = None;
+                continue;
+            }
+            let ahead = line.ahead(rate, now);
+            let edge = *line.edge.insert(line.edge.map_or(ahead, |edge| edge.max(ahead)));
+            let (lag, allowed) = ((edge - ahead) / 8_000_000_000, i128::from(plan.guarantee_lag(leaf)));
+            used[1] = used[1].max(lag as f64 / allowed as f64);
+            if lag > allowed {
+                return Err(format!("{leaf:?} is {lag} B behind its guarantee at {now}, {allowed} B are allowed"));
+            }
+        }
+        match htb.dequeue(now, &mut drops) {
+            Dequeued::Packet(packet) => {
+                below[packet.class.index()].bytes += i128::from(packet.len);
+                for class in core::iter::successors(Some(packet.class), |&at| tree.parent(at)) {
+                    let Some(ceiling) = tree.config(class).ceiling else { continue };
+                    let line = &mut above[class.index()];
+                    let before = line.ahead(ceiling.bps(), now);
+                    let edge = *line.edge.insert(line.edge.map_or(before, |edge| edge.min(before)));
+                    line.bytes += i128::from(packet.len);
+                    let excess = (line.ahead(ceiling.bps(), now) - edge) / 8_000_000_000;
+                    let allowed = i128::from(plan.ceiling_depth(class, ceiling) + largest);
+                    used[0] = used[0].max(excess as f64 / allowed as f64);
+                    if excess > allowed {
+                        return Err(format!(
+                            "{class:?} is {excess} B above its ceiling at {now}, {allowed} B are allowed"
+                        ));
+                    }
+                }
+                now += link.time_for(packet.len);
+            }
+            Dequeued::WaitUntil(at) => now = at.min(now + link.time_for(1500)),
+            Dequeued::Idle => now += link.time_for(1500),
+        }
+    }
+    Ok(used)
+}
+
+/// Runs random trees with default buckets, and returns the parts of the bounds that were used, at most.
+fn most_used(ceilings: bool, trees: u64) -> [f64; 2] {
+    let mut most = [0.0f64; 2];
+    for seed in 0..trees {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below.max(1)
+        };
+        let Some(tree) = random_defaults(&mut random, ceilings) else { continue };
+        let packets = 400 << random(4);
+        let used = used_of_bounds(&tree, &mut random, packets).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        most = [0, 1].map(|at| most[at].max(used[at]));
+    }
+    most
+}
+
+/// Runs sources of these classes, lengths and rates in bit/s.
+fn greedy(tree: &Hierarchy, sources: &[(u32, u32, u64)], seconds: u64) -> Link {
+    let flow = |&(class, len, bps): &(u32, u32, u64)| Flow::new(ClassId(class), len, &[(0, bps)]);
+    run(tree, Deficits::PerLevel, sources.iter().map(flow).collect(), seconds)
+}
+
+#[test]
+fn a_quantum_does_not_deepen_the_bucket_of_another_class() {
+    // With buckets that followed quanta, the second class sent 10 Mbit/s for 2 s.
+    let mut tree = builder(10_000_000, 1500);
+    let other = ClassConfig { quantum: Some(6740), ..class(4_000, None) };
+    tree.add(ClassId::ROOT, other).unwrap();
+    let limited = tree.add(ClassId::ROOT, class(2_500_000, Some(2_500_000))).unwrap();
+    tree.add(ClassId::ROOT, class(2_000_000, None)).unwrap();
+    let tree = tree.build().unwrap();
+    let link = greedy(&tree, &[(1, 502, 10_000_000), (2, 1200, 20_000_000), (3, 200, 100_000)], 4);
+    let first = link.rate(limited, 0, 2_000) / 1e6;
+    assert!((2.5..2.8).contains(&first), "{first} Mbit/s in the first 2 s");
+    assert!(within(link.rate(limited, 1_000, 4_000), 2.5e6, 0.01));
+}
+
+#[test]
+fn a_class_of_low_priority_waits_for_small_buckets_only() {
+    // 15.5 s with buckets that followed quanta: the classes above it leave 94 kbit/s while they spend their bursts.
+    let mut tree = builder(10_000_000, 1500);
+    tree.add(ClassId::ROOT, class(5_000_000, None)).unwrap();
+    tree.add(ClassId::ROOT, class(4_900_000, None)).unwrap();
+    let low = ClassConfig { priority: Some(1), ..class(94_000, None) };
+    let late = tree.add(ClassId::ROOT, low).unwrap();
+    tree.add(ClassId::ROOT, class(6_000, None)).unwrap();
+    let tree = tree.build().unwrap();
+    let sources = [(1, 500, 20_000_000), (2, 500, 20_000_000), (3, 500, 50_000), (4, 500, 20_000_000)];
+    let link = greedy(&tree, &sources, 20);
+    let longest = link.delays(late, 0, 20_000).into_iter().max().unwrap();
+    let bound = Plan::for_tree(&tree).unwrap().burst_wait(&tree, 1);
+    std::println!("{longest}, at most {bound}");
+    assert!(longest < Nanos::from_millis(4_000) && bound < Nanos::from_millis(4_500), "{longest} {bound}");
+    assert!(longest <= bound + Nanos::from_millis(300));
+}
+
+#[test]
+fn with_default_buckets_no_class_is_above_its_ceiling_or_below_its_guarantee_in_any_interval() {
+    let trees = std::env::var("FAIRLINK_TREES").map_or(150, |trees| trees.parse().unwrap());
+    let (without, with) = (most_used(false, trees), most_used(true, trees));
+    std::println!(
+        "used of the bounds: guarantees {:.3}, with ceilings {:.3}; ceilings {:.3}",
+        without[1],
+        with[1],
+        with[0]
+    );
+    assert!(without[1] > 0.2 && with[0] > 0.5, "{without:?} {with:?}");
 }
 
 #[test]
