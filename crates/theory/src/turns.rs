@@ -310,8 +310,7 @@ pub(crate) fn too_short(
     let asks = |leaf: &ClassId| demand.bps(*leaf) > 0.0;
     let gets = |&leaf: &ClassId| rate(leaf) >= demand.bps(leaf) * (1.0 - 1e-6);
     let (satisfied, others): (Vec<ClassId>, Vec<ClassId>) = tree.leaves().iter().copied().filter(asks).partition(gets);
-    // Without leaves that ask for more than they get, no leaf waits.
-    if others.is_empty() {
+    if satisfied.len() + others.len() < 2 {
         return None;
     }
     let turns = Turns::new(info, tree)?;

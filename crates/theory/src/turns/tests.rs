@@ -60,10 +60,13 @@ fn a_queue_that_a_round_overflows_leaves_no_ideal_and_one_that_holds_it_does() {
         assert!(why.contains("class 1: its queue holds 657 kB") && why.contains("684 kB are enough"), "{why}");
         assert_eq!(of(far).unwrap()[1], 3e6);
     }
-    // No class waits for others where all get what they ask for.
-    let demand = Demand::uniform(&tree, Request::Rate(1_000_000));
-    let rule = Rule::for_scheduler(find("drr").unwrap(), &tree, Traffic::unknown()).unwrap();
-    assert!(rule.rates(&demand).is_ok());
+    // Where all get what they ask for, a class waits for no more than packets of the others.
+    let fits = |bytes: u64| {
+        let tree = with_queues(&tree, |_| bytes);
+        let demand = Demand::uniform(&tree, Request::Rate(3_300_000));
+        Rule::for_scheduler(find("drr").unwrap(), &tree, Traffic::unknown()).unwrap().rates(&demand).is_ok()
+    };
+    assert!(fits(4500) && !fits(1499));
 }
 
 #[test]
