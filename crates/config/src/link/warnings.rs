@@ -7,7 +7,7 @@ use miette::Severity;
 use super::LinkFile;
 use crate::human;
 use crate::problem::{Problem, ProblemKind};
-use crate::units::{show_bps, show_rate, show_size, show_time};
+use crate::units::{show_rate, show_size, show_time};
 
 /// Most classes that a warning lists by name.
 const MAX_LISTED: usize = 10;
