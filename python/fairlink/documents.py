@@ -1138,7 +1138,8 @@ class ImportedLinkReport(View):
         capacity_bps: Its rate in bit/s.
         classes: Number of its classes.
         scheduler: Its scheduler.
-        before: The scheduler that models the tool; `None` if the tool has no rule.
+        before: The scheduler that models the tool, `kernel-htb` for the kernel's HTB; `None` if the tool has no
+            rule.
         unreachable: Classes that no frame can reach.
         cases: Rates of the classes before and after the import; none if they were not compared.
         gateway_bps: Bits per second that the gateway moves on this machine. Absent if it was not measured.

@@ -61,8 +61,7 @@ pub struct ImportedLinkReport {
     pub classes: usize,
     /// Its scheduler.
     pub scheduler: String,
-    /// The scheduler that models the tool, or `kernel-htb`, the model of the kernel's HTB; `null` if the tool has no
-    /// rule.
+    /// The scheduler that models the tool, `kernel-htb` for the kernel's HTB; `null` if the tool has no rule.
     pub before: Option<String>,
     /// Classes that no frame can reach.
     pub unreachable: Vec<String>,

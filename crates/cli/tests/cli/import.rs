@@ -163,7 +163,7 @@ fn every_example_becomes_link_files_that_a_gateway_takes_and_both_ways_of_lendin
 fn what_runs_now_is_shown_beside_what_would_run() {
     let run = fairlink(&["import", "tc", &scenario("import/eth0.show"), "--json"]).quiet().json();
     let link = &run["links"][0];
-    assert_eq!((link["scheduler"].as_str(), link["before"].as_str()), (Some("hls"), Some("htb")));
+    assert_eq!((link["scheduler"].as_str(), link["before"].as_str()), (Some("hls"), Some("kernel-htb")));
     let rates = |case: usize, name: &str| -> [f64; 2] {
         let classes = link["cases"][case]["classes"].as_array().unwrap();
         let class = classes.iter().find(|class| class["name"] == name).unwrap();

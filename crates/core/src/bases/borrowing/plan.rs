@@ -223,8 +223,11 @@ impl Below {
     }
 }
 
+/// Quanta and depths in bytes, by class id.
+type OwnTurns = (Box<[u64]>, Box<[u64]>);
+
 /// Returns quanta and depths of the own turns of leaves, see [`Plan`].
-fn own_turns(tree: &Hierarchy, assured: &[Rate], priorities: &[u8]) -> Result<(Box<[u64]>, Box<[u64]>), BuildError> {
+fn own_turns(tree: &Hierarchy, assured: &[Rate], priorities: &[u8]) -> Result<OwnTurns, BuildError> {
     let packet = u128::from(tree.link().max_packet);
     let rate = |leaf: ClassId| u128::from(assured[leaf.index()].bps());
     let limit = |class: ClassId| match class {
