@@ -183,13 +183,17 @@ fn a_small_burst_is_named_with_the_rate_that_it_reaches_and_a_burst_that_reaches
 
 #[test]
 fn a_burst_that_loses_nothing_with_even_packets_may_lose_with_others() {
-    let mut tree = Hierarchy::builder(LinkConfig::new(mbit(8).unwrap()));
-    let d =
-        ClassConfig { ceiling: Rate::from_bps(1_800_000).ok(), ceiling_burst: Some(10_000), ..ClassConfig::default() };
-    for class in [ClassConfig::default(), ClassConfig::default(), ClassConfig::default(), d] {
-        tree.add(ClassId::ROOT, class).unwrap();
-    }
-    let tree = tree.build().unwrap();
+    let ceiling = Rate::from_bps(1_800_000).unwrap();
+    let tree = |ceiling_burst| {
+        let mut tree = Hierarchy::builder(LinkConfig::new(mbit(8).unwrap()));
+        (0..3).for_each(|_| assert!(tree.add(ClassId::ROOT, ClassConfig::default()).is_ok()));
+        let d = ClassConfig { ceiling: Some(ceiling), ceiling_burst, ..ClassConfig::default() };
+        tree.add(ClassId::ROOT, d).unwrap();
+        tree.build().unwrap()
+    };
+    let default = tree(None);
+    let enough = CeilingDepths::for_tree(&default).unwrap().bytes(&default, ClassId(4), ceiling);
+    let tree = tree(Some(enough - 1));
     let even = Traffic::new(vec![Some(1000.0); tree.len()], true);
     let all = Demand::uniform(&tree, Request::Unlimited);
     let solve = |traffic| Rule::for_scheduler(&hls::INFO, &tree, traffic).unwrap().solve(&all);
