@@ -255,7 +255,8 @@ impl<'a> Load<'a> {
     }
 
     /// Runs the scheduler, and returns by class id true for a leaf of S that loses packets at its queue, and for a leaf of
-    /// G that gets less than `ideal`, in one of [`STARTS`]. `None` if a run would be too long.
+    /// G that gets less than `ideal`, in one of [`STARTS`]; for all if a leaf of G gets more. NaN is no ideal. `None` if a
+    /// run would be too long.
     fn fail(&self, info: &SchedulerInfo, ideal: impl Fn(ClassId) -> f64) -> Option<Vec<bool>> {
         let tree = &with_plain_queues(self.tree).ok()?;
         let capacity = tree.link().rate.bps();
@@ -273,7 +274,7 @@ impl<'a> Load<'a> {
         if bytes(0) + bytes(1) > MAX_EVENTS / 2 * u64::from(tree.link().max_packet) {
             return None;
         }
-        let mut fail = vec![false; tree.len()];
+        let (mut fail, mut off) = (vec![false; tree.len()], false);
         for start in STARTS {
             let mut scheduler = info.build(tree, Leniency::Ignore, Vec::new()).ok()?;
             let mut play = Play::new(tree, &mut *scheduler, &sources, start);
@@ -287,7 +288,14 @@ impl<'a> Load<'a> {
             for &(leaf, _) in &self.others {
                 let bps = sent[leaf.index()] as f64 * 8e9 / (span.0 as f64).max(1.0);
                 fail[leaf.index()] |= bps < ideal(leaf) * (1.0 - 2.0 * CLOSE);
+                // A visit more or less.
+                let edge = self.sends[leaf.index()] * 8e9 / (span.0 as f64).max(1.0);
+                off |= (bps - ideal(leaf)).abs() > 2.0 * CLOSE * ideal(leaf) + edge;
             }
+        }
+        // What a large leaf lacks may be much for a small one.
+        if off {
+            fail.fill(true);
         }
         Some(fail)
     }
@@ -351,7 +359,7 @@ pub fn short_queues(info: &SchedulerInfo, tree: &Hierarchy, rate: impl Fn(ClassI
     let loses = |one: ShortQueue| {
         let load = load(Some(one.leaf));
         let short = load.suspects().pop()?;
-        let fails = load.fail(info, |_| 0.0).map(|fail| fail[short.leaf.index()]);
+        let fails = load.fail(info, |_| f64::NAN).map(|fail| fail[short.leaf.index()]);
         fails.unwrap_or_else(|| load.fails_on_average(&short)).then_some(short)
     };
     let mut short: Vec<ShortQueue> = suspects.into_iter().take(MAX_RUN).filter_map(loses).collect();

@@ -148,11 +148,11 @@ fn beside_another(len: u32, lag: Nanos) -> Run {
 fn a_greedy_source_of_short_packets_is_backlogged_when_cores_look_seldom() {
     // Of packets of 100 B it keeps as many bytes as of the longest; with as many packets it had 21 of 30 %.
     for len in [100, 1500] {
-        let run = beside_another(len, Nanos::from_millis(4));
+        let run = beside_another(len, Nanos::from_millis(12));
         let [first, second] = [0, 1].map(|class: usize| run.phases[0].classes[class].rates.ideal_bps.unwrap() / 1e6);
         assert_eq!((first, second), (6.0, 14.0));
         let rates = rates(&run);
-        assert!((rates[0] - 6.0).abs() < 0.1 && (rates[1] - 14.0).abs() < 0.2, "{len} B: {rates:?}");
+        assert!((rates[0] - 6.0).abs() < 0.15 && (rates[1] - 14.0).abs() < 0.4, "{len} B: {rates:?}");
     }
     // A thousand packets of 100 B are less than what comes in four lags.
     let run = beside_another(100, Nanos::from_millis(100));

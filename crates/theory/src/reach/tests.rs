@@ -181,6 +181,26 @@ fn a_small_burst_is_named_with_the_rate_that_it_reaches_and_a_burst_that_reaches
     }
 }
 
+#[test]
+fn a_burst_that_loses_nothing_with_even_packets_may_lose_with_others() {
+    let ceiling = Rate::from_bps(1_800_000).unwrap();
+    let tree = |ceiling_burst| {
+        let mut tree = Hierarchy::builder(LinkConfig::new(mbit(8).unwrap()));
+        (0..3).for_each(|_| assert!(tree.add(ClassId::ROOT, ClassConfig::default()).is_ok()));
+        let d = ClassConfig { ceiling: Some(ceiling), ceiling_burst, ..ClassConfig::default() };
+        tree.add(ClassId::ROOT, d).unwrap();
+        tree.build().unwrap()
+    };
+    let default = tree(None);
+    let enough = CeilingDepths::for_tree(&default).unwrap().bytes(&default, ClassId(4), ceiling);
+    let tree = tree(Some(enough - 1));
+    let even = Traffic::new(vec![Some(1000.0); tree.len()], true);
+    let all = Demand::uniform(&tree, Request::Unlimited);
+    let solve = |traffic| Rule::for_scheduler(&hls::INFO, &tree, traffic).unwrap().solve(&all);
+    assert_eq!(solve(even.clone()).unwrap().floor_bps(ClassId(4)), 1_800_000);
+    assert!(solve(even.bursty()).is_err());
+}
+
 /// A longer run reaches the reported rate again, beside others and with some leaves of limited demand.
 #[test]
 fn what_is_named_is_reached_again_in_a_longer_run() {

@@ -91,7 +91,17 @@ fn a_link_too_fast_for_a_run_is_decided_by_what_is_enough() {
     let tree = tree.build().unwrap();
     assert!(solve(&tree, 3_000_000_000, Traffic::unknown()).unwrap_err().contains("class 1: its queue holds 1500 kB"));
     assert!(solve(&with_queues(&tree, |_| 400_000_000), 3_000_000_000, Traffic::unknown()).is_ok());
-    let short = short_queues(find("drr").unwrap(), &tree, |leaf| tree.rate_all_busy(leaf) as f64);
+    // A byte below what is enough, but more than comes in a mean round.
+    let demand = |leaf: ClassId| if leaf.0 == 1 { Request::Rate(3_000_000_000) } else { Request::Unlimited };
+    let demand = Demand::new(&tree, tree.leaves().iter().map(|&leaf| (leaf, demand(leaf)))).unwrap();
+    let drr = find("drr").unwrap();
+    let gets = |leaf: ClassId| if leaf.0 == 1 { 3e9 } else { 0.0 };
+    let short = |tree: &Hierarchy, may_run| too_short(drr, tree, &demand, gets, |_| None, may_run);
+    let enough = short(&tree, true).unwrap().enough;
+    let less = with_queues(&tree, |_| enough - 1);
+    assert!(short(&less, true).is_some() && short(&less, false).is_none());
+    assert!(short(&with_queues(&tree, |_| enough), true).is_none());
+    let short = short_queues(drr, &tree, |leaf| tree.rate_all_busy(leaf) as f64);
     assert_eq!(short.iter().map(|short| short.leaf.0).collect::<Vec<_>>(), [1, 2]);
 }
 
