@@ -18,8 +18,7 @@
 //! [`MAX_SKEW`]. Parts are then joined if one parabola fits both as well. The parabola of a part is the highest one below
 //! all its points, the linear program of Moon, Skelly and Towsley (INFOCOM 1999) with a term for the drift. A rise that
 //! falls back onto the same envelope is a queue and not a clock. Then each part has to prove that it is one of clocks:
-//! its delays come back to the envelope at least [`RETURNS`] times (`decide.rs`), both halves have the same clocks,
-//! and clocks can move so.
+//! its delays come back to the envelope at least [`RETURNS`] times (`decide.rs`), and clocks can move so.
 //!
 //! DIFFERENCE: Section 4.5 of \[drrpp\] takes every change of the delays for one of the clocks, at loads up to 98.4 %.
 //! Ours says that it cannot tell where the data do not decide.
@@ -132,8 +131,6 @@ pub enum Because {
     },
     /// The shortest delays move faster than clocks can: by [`MAX_SKEW`] or [`MAX_DRIFT`].
     TooFast,
-    /// The first and the second half have different clocks.
-    Uneven,
     /// The uncertainty of the skew is more than [`MAX_SKEW`].
     Vague,
 }
@@ -148,9 +145,6 @@ impl fmt::Display for Because {
                 )
             }
             Self::Vague => write!(f, "every skew that clocks can have ({:.0} ppm) fits", MAX_SKEW * 1e6),
-            Self::Uneven => {
-                f.write_str("its first and second half have different clocks, and nothing shows where one was set")
-            }
             Self::TooFast => {
                 write!(
                     f,
@@ -208,7 +202,7 @@ impl Clocks {
     pub fn left_out(&self) -> f64 {
         let undecided = self.undecided.iter().map(|part| part.end_s - part.start_s);
         let doubtful = self.jumps().map(|jump| 2.0 * jump.at_s.within);
-        undecided.chain(doubtful).sum::<f64>() / self.end_s().max(f64::MIN_POSITIVE)
+        undecided.chain(doubtful).fold(0.0, |sum, time| sum + time) / self.end_s().max(f64::MIN_POSITIVE)
     }
 
     /// Returns the jumps, in order of time.

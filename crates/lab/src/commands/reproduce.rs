@@ -5,6 +5,7 @@ mod disturbance;
 #[cfg(target_os = "linux")]
 mod real;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use std::time::Instant;
 use anyhow::anyhow;
 use fairlink_figures::figure::Width;
 use fairlink_lab::claims::run::{Outcome, Progress, try_claims};
-use fairlink_lab::claims::{Effort, Lab, ReproduceDoc, Verdict, select};
+use fairlink_lab::claims::{Effort, Lab, ReproduceDoc, Row, Verdict, select};
 use fairlink_lab::files::write_figures;
 use fairlink_lab::page::{self, Facts};
 use fairlink_report::Document;
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     jobs: JobArgs,
 }
+
+/// Rows of real packets by claim, and the claims for which none could be sent.
+type RealRows = (BTreeMap<&'static str, Vec<Row>>, Vec<&'static str>);
 
 /// Tries claims and prints a row for each as soon as it is there.
 pub(crate) fn run(args: &Args, out: &mut Out) -> Result<(), CliError> {
@@ -370,20 +374,15 @@ fn summary(outcomes: &[Outcome], quick: bool, out: &mut Out) -> Result<(), CliEr
 /// Real packets need Linux.
 #[cfg(not(target_os = "linux"))]
 mod real {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    use fairlink_lab::claims::{Claim, Lab, Row};
+    use fairlink_lab::claims::{Claim, Lab};
     use fairlink_net::Unsupported;
 
     use fairlink_terminal::failure::CliError;
 
-    pub(super) fn rows(
-        _: &Lab<'_>,
-        _: &[&'static Claim],
-        _: &Arc<AtomicBool>,
-    ) -> Result<(BTreeMap<&'static str, Vec<Row>>, Vec<&'static str>), CliError> {
+    pub(super) fn rows(_: &Lab<'_>, _: &[&'static Claim], _: &Arc<AtomicBool>) -> Result<super::RealRows, CliError> {
         Err(CliError::wrong(format!("--real: {Unsupported}")))
     }
 }

@@ -32,8 +32,6 @@ const UNLIKELY: f64 = 0.01;
 const SURE: f64 = 2.0;
 /// A part ends with its last return if none follows for this many times the mean between two.
 const ABSENT: f64 = 4.0;
-/// Maximum number of times that a part is divided into halves.
-const DIVISIONS: u32 = 3;
 /// Maximum number of times that a part is made shorter.
 const TRIMS: usize = 8;
 
@@ -161,57 +159,11 @@ fn prove_as(seen: &Seen<'_>, mut part: Part, is_bent: bool) -> Result<Proven, Be
             continue;
         }
         let stretch = stretch(seen, &part, &found);
-        let stretch = if found.are_independent(&part) {
-            stretch
-        } else {
-            let [a, b] = halves(seen, &part, &found);
-            if !agree(&stretch, &a, &b) {
-                return Err(Because::Uneven);
-            }
-            widened(stretch, &a, &b)
-        };
         if stretch.skew.within > MAX_SKEW {
             return Err(Because::Vague);
         }
         return Ok(Proven { part, returns: found, stretch });
     }
-}
-
-/// Returns the clocks of the two halves of a part, each by itself.
-fn halves(seen: &Seen<'_>, part: &Part, returns: &Returns) -> [Stretch; 2] {
-    let middle = part.spans.start + returns.places[returns.places.len() / 2];
-    [part.spans.start..middle, middle..part.spans.end].map(|spans| {
-        let (start, end) = (seen.start_of(spans.start), seen.start_of(spans.end));
-        let places = returns.places.iter().map(|place| part.spans.start + place).filter(|place| spans.contains(place));
-        let returns = Returns { level: returns.level, places: places.map(|place| place - spans.start).collect() };
-        let mut half = part.clone();
-        (half.spans, half.start, half.end) = (spans, start, end);
-        half.curve = Curve::below(&points(seen, &half, |_| true), start, end, part.curve.bend != 0.0);
-        stretch(seen, &half, &returns)
-    })
-}
-
-/// Returns true if the halves have the same clocks, as far as their intervals tell.
-fn agree(whole: &Stretch, a: &Stretch, b: &Stretch) -> bool {
-    let apart = (b.end_s + b.start_s - a.end_s - a.start_s) / 2.0;
-    let agree = |a: Known, b: Known, moved: f64| (b.value - a.value - moved).abs() <= a.within + b.within;
-    agree(a.end_offset_s, b.offset_s, 0.0) && agree(a.skew, b.skew, whole.drift.value * apart)
-}
-
-/// Returns the clocks with intervals that have the values of each half, too: a jump too small to be found tilts the
-/// whole, and one half at most.
-fn widened(mut whole: Stretch, a: &Stretch, b: &Stretch) -> Stretch {
-    let middle = |of: &Stretch| (of.start_s + of.end_s) / 2.0;
-    let tilt = |half: &Stretch| {
-        let from_middle = middle(half) - middle(&whole);
-        (half.skew.value - whole.skew.value - whole.drift.value * from_middle).abs()
-    };
-    let tilt = tilt(a).max(tilt(b));
-    let widen = |known: &mut Known, other: f64| known.within = known.within.max((known.value - other).abs());
-    whole.skew.within = whole.skew.within.max(tilt);
-    widen(&mut whole.offset_s, a.offset_s.value);
-    widen(&mut whole.end_offset_s, b.end_offset_s.value);
-    whole
 }
 
 /// Points of a part, of the places for which `wanted`. Those of queues are above its envelope.
@@ -306,22 +258,10 @@ fn joined(seen: &Seen<'_>, of: &[Tile]) -> Option<Proven> {
     known().all(agrees).then_some(found)
 }
 
-/// Returns the tiles of a part, which is divided where its halves have different clocks, at most so many times.
-fn divided(seen: &Seen<'_>, part: Part, times: u32) -> Vec<Tile> {
-    let spans = part.spans.clone();
-    match prove(seen, part) {
-        Err(Because::Uneven) if times > 0 && spans.len() >= 2 * RETURNS => {
-            let middle = spans.start + spans.len() / 2;
-            let halves = [spans.start..middle, middle..spans.end];
-            halves.into_iter().flat_map(|half| divided(seen, seen.part(half, Vec::new()), times - 1)).collect()
-        }
-        result => tiles(spans, result.ok()),
-    }
-}
-
 /// Decides what of the parts are clocks.
 pub(super) fn decide(seen: &Seen<'_>, parts: Vec<Part>) -> Clocks {
-    let mut all: Vec<Tile> = parts.into_iter().flat_map(|part| divided(seen, part, DIVISIONS)).collect();
+    let decided = |part: Part| tiles(part.spans.clone(), prove(seen, part).ok());
+    let mut all: Vec<Tile> = parts.into_iter().flat_map(decided).collect();
     loop {
         let mut best: Option<(Range<usize>, Proven)> = None;
         for first in 0..all.len() {

@@ -300,14 +300,17 @@ fn a_loaded_link_invents_no_clocks_and_every_interval_has_the_truth() {
 #[test]
 fn a_jump_that_is_hard_to_see_leaves_the_truth_in_the_intervals() {
     let mut printed = Printed::default();
-    for (load, jump) in [(0.97, 5.0), (0.95, 0.05), (0.97, 0.05), (0.984, 0.05), (0.97, -0.05)] {
+    for (load, at, jump) in
+        [(0.97, 40.0, 5.0), (0.95, 40.0, 0.05), (0.97, 40.0, -0.05), (0.9, 85.0, 1.0), (0.95, 92.0, 1.0)]
+    {
         for seed in 0..40 {
-            let jumps = vec![(40.0, jump)];
+            let jumps = vec![(at, jump)];
             let of = Synthetic { jumps, packets_per_second: 75.0, ..plain(Queueing::link(75.0, load)) };
             let (found, first) = clocks(&of, 100.0, seed);
             printed.add(&found, &of, first);
         }
     }
+    println!("{printed:?}");
     let [offsets, skews] = [0, 1].map(|kind| f64::from(printed.held[kind]) / f64::from(printed.numbers[kind]));
     assert!(offsets >= 0.95 && skews >= 0.975 && printed.invented == 0, "{offsets}, {skews}: {printed:?}");
 }

@@ -28,6 +28,7 @@ use fairlink_terminal::failure::CliError;
 use fairlink_terminal::out::note;
 use fairlink_terminal::program::found;
 
+use super::RealRows;
 use super::disturbance::Disturbance;
 use crate::commands::busy::Load;
 
@@ -51,11 +52,7 @@ const AFTER: Duration = Duration::from_millis(1500);
 ///
 /// # Errors
 /// There is no private network namespace, or no program `fairlink`.
-pub(super) fn rows(
-    lab: &Lab<'_>,
-    claims: &[&'static Claim],
-    stop: &Arc<AtomicBool>,
-) -> Result<(BTreeMap<&'static str, Vec<Row>>, Vec<&'static str>), CliError> {
+pub(super) fn rows(lab: &Lab<'_>, claims: &[&'static Claim], stop: &Arc<AtomicBool>) -> Result<RealRows, CliError> {
     let refused = |error: &dyn std::fmt::Display| {
         CliError::wrong(format!("--real: real packets cannot be sent here: {error}; leave --real out to simulate only"))
     };
@@ -117,6 +114,9 @@ impl Drop for Scratch {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// Rates of classes by name, in bit/s.
+type ClassRates = Vec<(String, f64)>;
 
 struct Bed {
     stage: Stage,
@@ -262,7 +262,7 @@ impl Bed {
         links: &Workload,
         traffic: &[Workload],
         spans: &[(f64, f64)],
-    ) -> Result<(Vec<Vec<(String, f64)>>, f64), ClaimError> {
+    ) -> Result<(Vec<ClassRates>, f64), ClaimError> {
         let [source, input, output, sink] = SECOND;
         if !self.has_second {
             lay_cables(&[(source, input), (output, sink)]).map_err(ClaimError::other)?;
