@@ -32,7 +32,7 @@
 //! buckets hold and then have their turns; and a packet where virtual times decide.
 //!
 //! This is enough for packets of any length and position; the test plays random trees with just these queues. A shorter
-//! queue may do. Then the scheduler itself is run on evenly spaced packets ([`too_short`]): a queue is too short if its
+//! queue may do. Then the scheduler itself is run on evenly spaced packets (`too_short`): a queue is too short if its
 //! leaf, one of S, loses more than a thousandth of its packets, or, one of G, gets less than its ideal. Where a run would
 //! be too long, what is enough decides for round robins, and half of it for others, whose rounds are seldom that long. If
 //! packets do not come evenly, no run tells, and what comes in a mean round decides for round robins: the above, without

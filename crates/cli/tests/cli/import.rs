@@ -190,7 +190,7 @@ fn what_runs_now_is_shown_beside_what_would_run() {
     ] {
         assert!(run.stderr.contains(expected), "{expected}: {}", run.stderr);
     }
-    assert!(run.stderr.contains("1:10    7.37 Mbit/s"), "{}", run.stderr);
+    assert!(run.stderr.contains("1:10           7.37 Mbit/s"), "{}", run.stderr);
     // Without the comparison there are no tables.
     let run = fairlink(&["import", "tc", &scenario("import/eth0.show"), "--no-compare"]);
     assert!(!run.stderr.contains("What classes get"), "{}", run.stderr);

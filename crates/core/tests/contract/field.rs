@@ -234,7 +234,9 @@ fn rates_beyond_32_bits_of_bytes_per_second_are_shared_as_asked() {
             return Ok(());
         }
         for rate in [1, 4_300_000_000, 34_400_000_000, 69_000_000_000, 550_000_000_000, Rate::MAX.bps()] {
-            let weights = if rate == 1 { [3, 1] } else { [rate / 4 * 3, rate / 4] };
+            // Guarantees of HTB are whole bits per second: of one bit, each class is guaranteed all.
+            let rate = if rate == 1 && info.name == "htb" { 4 } else { rate };
+            let weights = if rate <= 4 { [3, 1] } else { [rate / 4 * 3, rate / 4] };
             let spec = TreeSpec { rate, ..TreeSpec::flat(&weights) };
             let mut model = model(info, &spec);
             let link = Rate::from_bps(rate).expect("a rate");
