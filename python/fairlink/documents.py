@@ -57,13 +57,15 @@ Unit = Literal["B", "s", "bit/s", "packets", "part", "times", "count", ""]
 - `"times"`: A number of times: one quantity over another.
 - `"count"`: A number of things.
 - `""`: A number without unit."""
-Verdict = Literal["shown", "agrees", "explained", "weaker", "disagrees"]
+Verdict = Literal["shown", "agrees", "explained", "weaker", "undecided", "disagrees"]
 """The verdict on a comparison.
 
 - `"shown"`: No claim: shown for the reader.
 - `"agrees"`: Agrees with the paper.
 - `"explained"`: Differs from the paper, for the row's reason, by the amount that the reason predicts.
 - `"weaker"`: The direction is the paper's, but the size is less than in its sentence.
+- `"undecided"`: The confidence interval of the quantity spans its criterion: values at its ends would be judged
+  otherwise.
 - `"disagrees"`: Disagrees with the paper."""
 
 
@@ -1791,7 +1793,9 @@ class ClaimReport(View):
         expected: The number of the paper in `unit`; `None` if it gives none.
         measured: The number that was measured, in `unit`; `None` if the claim could not be tried.
         ci95: Half of the 95 % confidence interval of `measured`, in `unit`; `None` for a single run.
-        unit: The unit of `expected`, `measured` and `ci95`.
+        low: The lower end of the interval, in `unit`; `None` also where it is infinite.
+        high: The upper end of the interval, in `unit`; `None` also where it is infinite.
+        unit: The unit of these numbers.
         agrees: True if the verdict is that it agrees.
         verdict: The verdict.
         note: Reasons, and how it was run.
@@ -1807,6 +1811,8 @@ class ClaimReport(View):
     expected: float | None
     measured: float | None
     ci95: float | None
+    low: float | None
+    high: float | None
     unit: Unit | None
     agrees: bool
     verdict: Verdict
@@ -1825,7 +1831,9 @@ class QuantityReport(View):
         expected: The number of the paper in `unit`; `None` if it gives none.
         measured: The number that was measured, in `unit`.
         ci95: Half of the 95 % confidence interval of `measured`, in `unit`; `None` for a single run.
-        unit: The unit of `expected`, `measured` and `ci95`.
+        low: The lower end of the interval, in `unit`; `None` also where it is infinite.
+        high: The upper end of the interval, in `unit`; `None` also where it is infinite.
+        unit: The unit of these numbers.
         verdict: The verdict.
     """
 
@@ -1835,5 +1843,7 @@ class QuantityReport(View):
     expected: float | None
     measured: float
     ci95: float | None
+    low: float | None
+    high: float | None
     unit: Unit
     verdict: Verdict
