@@ -23,6 +23,7 @@ use fairlink_traffic::{Model, PacketSize};
 use crate::cables::{cables, config, cores, generator, over_af_xdp, parse, rate};
 use crate::raw::send_described;
 use crate::sink::Sink;
+use crate::through::SetAtEnd;
 use crate::{support, variants};
 
 pub(crate) fn main() -> ExitCode {
@@ -95,15 +96,6 @@ struct Passed {
     past_scheduler: bool,
 }
 
-/// Sets the flag when the test leaves, also by a panic.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Runs `generator` through a gateway to a receiver. Stops the gateway first, then the receiver, once no more frames
 /// arrive.
 fn run(config: GatewayConfig, generator: GeneratorConfig) -> Passed {
@@ -114,8 +106,7 @@ fn run(config: GatewayConfig, generator: GeneratorConfig) -> Passed {
     let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
     let (remote, vitals) = (gateway.remote(), gateway.vitals());
     std::thread::scope(|scope| {
-        // A check that fails below must not leave the scope waiting for them.
-        let _ends = [Ends(&stop_gateway), Ends(&stop_receiver)];
+        let _at_end = SetAtEnd([&stop_gateway, &stop_receiver]);
         let forwarded = scope.spawn(|| gateway.run(&stop_gateway).unwrap());
         let received = scope.spawn(|| receiver.run(&stop_receiver, |_| ()).unwrap());
         let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();
@@ -292,8 +283,7 @@ fn the_other_direction_passes_unshaped(_: &PrivateNamespace) {
     let generator = Generator::open(generator).unwrap();
     let (stop_gateway, stop_receiver) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // A check that fails below must not leave the scope waiting for them.
-        let _ends = [Ends(&stop_gateway), Ends(&stop_receiver)];
+        let _at_end = SetAtEnd([&stop_gateway, &stop_receiver]);
         let forwarded = scope.spawn(|| gateway.run(&stop_gateway).unwrap());
         let received = scope.spawn(|| receiver.run(&stop_receiver, |_| ()).unwrap());
         let sent = generator.run(&AtomicBool::new(false), |_| ()).unwrap();

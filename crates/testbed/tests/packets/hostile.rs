@@ -17,21 +17,12 @@ use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, config, cores, generator, over_af_xdp, parse, rate};
 use crate::raw::{send_raw, tap};
-use crate::through::{through, until};
+use crate::through::{SetAtEnd, through, until};
 use crate::{raw, support, variants};
 
 // Of linux/sockios.h; libc does not have them.
 const SIOCBRADDBR: libc::c_ulong = 0x89a0;
 const SIOCBRADDIF: libc::c_ulong = 0x89a2;
-
-/// Sets its flag when it is dropped.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 pub(crate) fn main() -> ExitCode {
     let tests: &[support::Test] = &[
@@ -136,7 +127,7 @@ fn a_flood(_: &PrivateNamespace) {
                     }
                 });
                 // A failure ends the other threads, too.
-                let _over = Over(&over);
+                let _over = SetAtEnd([&over]);
                 send(300);
             });
             // All of the calm class are fetched and sent, those behind the rest of the flood as well.

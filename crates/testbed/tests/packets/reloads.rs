@@ -28,6 +28,7 @@ use fairlink_traffic::{Model, PacketSize};
 
 use crate::cables::{cables, generator, rate};
 use crate::support;
+use crate::through::SetAtEnd;
 
 pub(crate) fn main() -> ExitCode {
     support::main(&[(
@@ -324,14 +325,5 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Ends all threads, also if the test fails.
-struct SetAtEnd<'a>([&'a AtomicBool; 3]);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
     }
 }

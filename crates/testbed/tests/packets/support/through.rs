@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use fairlink_net::{Gateway, GatewayConfig, GatewayStats, Remote};
 
-/// Stops a gateway, also if a test fails: otherwise its thread would be waited for.
-struct StopAtEnd<'a>(&'a AtomicBool);
+/// Sets flags at its end, also if a test fails: otherwise the threads that heed them would be waited for.
+pub(crate) struct SetAtEnd<'a, const N: usize>(pub(crate) [&'a AtomicBool; N]);
 
-impl Drop for StopAtEnd<'_> {
+impl<const N: usize> Drop for SetAtEnd<'_, N> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
     }
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn through(config: GatewayConfig, during: impl FnOnce(&Remote)) -> Ga
     std::thread::scope(|scope| {
         let run = scope.spawn(|| gateway.run(&stop).unwrap());
         {
-            let _stop = StopAtEnd(&stop);
+            let _stop = SetAtEnd([&stop]);
             during(&remote);
         }
         let stats = run.join().unwrap();
