@@ -57,11 +57,12 @@ fn write(paper: &str, outcomes: &[&Outcome]) {
 
 /// Claims whose quick runs take more than two seconds of processor time each, nine tenths of that of all: `scripts/check --long` tries them,
 /// and so does a run that names them in `FAIRLINK_CLAIMS`.
-const LONG: [&str; 25] = [
+const LONG: [&str; 26] = [
     "beyond.matrix",
     "drrpp.fig510",
     "drrpp.fig513",
     "drrpp.fig56",
+    "hfsc.classifier",
     "hfsc.requests",
     "hls.exp2",
     "hls.exp2.spontaneous",

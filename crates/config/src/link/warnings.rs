@@ -7,7 +7,7 @@ use miette::Severity;
 use super::LinkFile;
 use crate::human;
 use crate::problem::{Problem, ProblemKind};
-use crate::units::{show_rate, show_size, show_time};
+use crate::units::{show_rate, show_size};
 
 /// Most classes that a warning lists by name.
 const MAX_LISTED: usize = 10;
@@ -180,7 +180,7 @@ impl LinkFile {
                 let why = format!(
                     "of {priority} at class {:?}: it waits up to {} while classes of higher priority spend their bursts, also within its guarantee; with the same priority it does not",
                     self.names.name(leaf),
-                    show_time(wait),
+                    human::time(human::up(wait.0 as f64 / 1e9)),
                 );
                 let help = "give it the priority of the others, or these smaller guarantees or a smaller burst";
                 warnings.push(self.class_warning((leaf, Feature::Priority, "priority"), why, help));

@@ -34,7 +34,7 @@ fn fill(
 
 /// Tests how much of a link concave curves can reserve.
 pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
-    let cases = lab.by_effort(100, 1_000);
+    let cases = lab.by_effort(30, 500);
     let mut table = Table::new(
         "Part of the link that sessions reserve when the next one is refused, mean of random sets",
         &["m1 over m2", "all concave", "and linear ones beside them"],
@@ -57,7 +57,7 @@ pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             // Priority is relative: sessions that wait for the others' first slopes take the rest. Convex ones reserve
             // nothing while the others are in their first pieces.
             let late = curves.iter().map(|curve| curve.d.0).max().unwrap_or(0);
-            let part = fill(&mut curves, || Ok(ServiceCurve { m1: None, d: Nanos(late), m2: Some(rate(50_000)?) }))?;
+            let part = fill(&mut curves, || Ok(ServiceCurve { m1: None, d: Nanos(late), m2: Some(rate(200_000)?) }))?;
             filled += part / cases as f64;
         }
         table.row([times.to_string(), format!("{:.1} %", alone * 100.0), format!("{:.1} %", filled * 100.0)]);
