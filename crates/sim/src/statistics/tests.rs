@@ -163,3 +163,27 @@ fn mser5_leaves_most_of_a_steady_series_alone() {
     cuts.sort_unstable();
     assert!(cuts.len() > 180 && cuts[cuts.len() / 2] <= 100, "{} {}", cuts.len(), cuts[cuts.len() / 2]);
 }
+
+#[test]
+fn the_jackknife_of_a_mean_is_the_interval_of_the_mean_and_one_of_a_ratio_knows_that_runs_belong_together() {
+    let values = [3.0, 5.0, 4.5, 8.0, 6.0];
+    let left = |of: &[f64], without: Option<usize>| -> Vec<f64> {
+        of.iter().enumerate().filter(|&(run, _)| Some(run) != without).map(|(_, &value)| value).collect()
+    };
+    let sum = |of: &[f64], without| left(of, without).iter().sum::<f64>();
+    let mean = |without| Ok::<_, ()>(sum(&values, without) / left(&values, without).len() as f64);
+    let jackknife = Estimate::jackknife(values.len(), mean).unwrap();
+    let usual = Estimate::from_values(&values).unwrap();
+    assert!((jackknife.mean - usual.mean).abs() < 1e-12 && jackknife.n == 5);
+    assert!((jackknife.ci95.unwrap() - usual.ci95.unwrap()).abs() < 1e-9, "{jackknife:?} {usual:?}");
+    // Half of each run: the ratio is certain, however the runs differ.
+    let halves = values.map(|value| value / 2.0);
+    let ratio = Estimate::jackknife(5, |without| Ok::<_, ()>(sum(&halves, without) / sum(&values, without))).unwrap();
+    assert!((ratio.mean - 0.5).abs() < 1e-12 && ratio.ci95.unwrap() < 1e-9, "{ratio:?}");
+    // Without its only run with a loss there is no ratio.
+    let losses = [0.0, 0.0, 2.0];
+    let none = Estimate::jackknife(3, |without| Ok::<_, ()>(sum(&losses, without) / sum(&losses, without))).unwrap();
+    assert_eq!((none.mean, none.ci95), (1.0, Some(f64::INFINITY)));
+    assert_eq!(Estimate::jackknife(1, |_| Ok::<_, ()>(7.0)).unwrap().ci95, None);
+    assert_eq!(Estimate::jackknife(3, |_| Err("no run")), Err("no run"));
+}
