@@ -66,9 +66,9 @@ pub const MAX_RUN: usize = 8;
 pub struct ShortQueue {
     /// The leaf.
     pub leaf: ClassId,
-    /// What its queue holds of its packets, in bytes.
+    /// Bytes of its packets that its queue holds.
     pub holds: u64,
-    /// What the leaf asks for, in bit/s.
+    /// Demand of the leaf, in bit/s.
     pub asked_bps: f64,
     /// True if it asks for less than its share, so that its queue overflows while others have their turns. Otherwise its
     /// queue runs empty in its turn.
@@ -113,7 +113,7 @@ impl ShortQueue {
     }
 }
 
-/// What leaves send in their turns.
+/// The service of leaves in their turns.
 #[derive(Clone, Debug)]
 struct Turns {
     /// By class id, q_j in bytes, or in packets.

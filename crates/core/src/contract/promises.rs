@@ -168,7 +168,7 @@ impl Promises {
     }
 }
 
-/// What a leaf that always has packets sends in one visit, on average over its visits, by class id. A latency-critical
+/// Mean service of a leaf that always has packets in one visit, by class id. A latency-critical
 /// leaf under [`Sharing::CriticalVisits`](super::sharing::Sharing::CriticalVisits) has a visit for each of a best-effort
 /// leaf.
 #[derive(Clone, Copy, Debug)]

@@ -302,7 +302,15 @@ pub fn estimate<'r>(
     runs: impl IntoIterator<Item = &'r Run>,
     value: impl Fn(&Run) -> Option<f64>,
 ) -> Result<Estimate, ClaimError> {
-    let values: Vec<f64> = runs.into_iter().filter_map(value).collect();
+    mean_of(what, runs.into_iter().filter_map(value))
+}
+
+/// Returns the estimate of the mean of these values, one of each run.
+///
+/// # Errors
+/// There are none.
+pub fn mean_of(what: &str, values: impl IntoIterator<Item = f64>) -> Result<Estimate, ClaimError> {
+    let values: Vec<f64> = values.into_iter().collect();
     Estimate::from_values(&values).ok_or_else(|| ClaimError::other(format!("no run has a value for {what}")))
 }
 

@@ -135,7 +135,7 @@ fn prove(seen: &Seen<'_>, part: Part) -> Result<Proven, Because> {
     }
 }
 
-/// Does that for a straight envelope or for one with a drift.
+/// Proves a part by a straight envelope, or by one with a drift.
 fn prove_as(seen: &Seen<'_>, mut part: Part, is_bent: bool) -> Result<Proven, Because> {
     let mut trims = 0;
     loop {

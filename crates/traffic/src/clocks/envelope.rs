@@ -4,7 +4,7 @@
 //! them; spans are equally long, and there are at most [`SPANS`]. For a later point, spans are joined in pairs.
 
 use super::hull::Span;
-use super::{Clocks, Known, fit};
+use super::{Clocks, Known, decide, fit};
 
 /// Most spans of time.
 pub(super) const SPANS: usize = 1024;
@@ -75,7 +75,8 @@ impl OneWay {
         let base = base as f64 / 1e9;
         let length = self.length as f64 / 1e9;
         let end = self.last as f64 / 1e9;
-        let mut clocks = fit::fit(&self.spans, length, end)?;
+        let (seen, parts) = fit::fit(&self.spans, length, end)?;
+        let mut clocks = decide::decide(&seen, parts);
         for stretch in &mut clocks.stretches {
             for known in [&mut stretch.offset_s, &mut stretch.end_offset_s] {
                 *known = Known { value: known.value + base, within: known.within };

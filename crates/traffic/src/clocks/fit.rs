@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::decide::decide;
 use super::hull::{Point, Span, keep_hull, push};
-use super::{Clocks, MAX_DRIFT, MAX_SKEW};
+use super::{MAX_DRIFT, MAX_SKEW};
 
 /// Fewest spans with packets.
 const FEWEST: usize = 16;
@@ -203,8 +202,9 @@ impl Seen<'_> {
     }
 }
 
-/// Fits envelopes to spans of `length` seconds; the last packet was at `end`.
-pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<Clocks> {
+/// Fits envelopes to spans of `length` seconds; the last packet was at `end`. Returns the spans with packets and their
+/// parts; `None` if there are too few.
+pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<(Seen<'_>, Vec<Part>)> {
     let spans: Vec<(usize, &Span)> = spans.iter().enumerate().filter(|(_, span)| span.packets > 0).collect();
     if spans.len() < FEWEST {
         return None;
@@ -218,7 +218,7 @@ pub(super) fn fit(spans: &[Span], length: f64, end: f64) -> Option<Clocks> {
     join(&seen, &mut parts);
     refine(&seen, &mut parts);
     join(&seen, &mut parts);
-    Some(decide(&seen, parts))
+    Some((seen, parts))
 }
 
 /// Borders of parts as places of spans: the best cuts for straight envelopes.

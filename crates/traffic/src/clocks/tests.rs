@@ -207,7 +207,7 @@ const LOADS: [f64; 7] = [0.2, 0.5, 0.8, 0.9, 0.95, 0.984, 0.99];
 const SKEWS: [f64; 4] = [0.0, 20e-6, 100e-6, 400e-6];
 const LOADED_JUMPS: [f64; 3] = [0.0, 0.05, 1.0];
 
-/// What is printed of runs over a loaded link.
+/// Counts of the numbers that are printed of runs over a loaded link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Printed {
     runs: u32,

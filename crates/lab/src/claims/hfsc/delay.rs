@@ -3,6 +3,7 @@
 use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
+use crate::claims::laboratory::mean_of;
 use crate::claims::words::{MUCH, SIGNIFICANTLY};
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use fairlink_figures::axis::Axis;
@@ -42,10 +43,9 @@ impl Delays {
     }
 }
 
-/// Estimates a quantity of two values of the same phase.
-fn paired<T>(a: &[T], b: &[T], value: &dyn Fn(&T, &T) -> f64) -> Result<Estimate, ClaimError> {
-    let values: Vec<f64> = a.iter().zip(b).map(|(a, b)| value(a, b)).collect();
-    Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
+/// Returns a quantity of two values of the same phase, of each.
+fn paired<'v, T>(a: &'v [T], b: &'v [T], value: impl Fn(&T, &T) -> f64 + 'v) -> impl Iterator<Item = f64> + 'v {
+    a.iter().zip(b).map(move |(a, b)| value(a, b))
 }
 
 /// Tests Figure 11.
@@ -69,16 +69,11 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         }
     }
     let [[audio, video], [audio_pfq, video_pfq]] = &all;
-    let estimate = |of: &[Delays], value: &dyn Fn(&Delays) -> f64| -> Result<Estimate, ClaimError> {
-        let values: Vec<f64> = of.iter().map(value).collect();
-        Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
-    };
-    let over = |a: &[Delays], b: &[Delays]| a.iter().zip(b).map(|(a, b)| a.mean / b.mean).collect::<Vec<f64>>();
+    let estimate = |of: &[Delays], value: &dyn Fn(&Delays) -> f64| mean_of("delays", of.iter().map(value));
+    let over = |pfq, own| paired(pfq, own, |pfq: &Delays, own| pfq.mean / own.mean).collect::<Vec<f64>>();
+    let (audio_gain, video_gain) = (over(audio_pfq, audio), over(video_pfq, video));
     let most = |of: &[Delays]| of.iter().map(|delays| delays.most).fold(0.0, f64::max);
-    let gains = [
-        paired(audio_pfq, audio, &|pfq, own| pfq.mean / own.mean)?,
-        paired(video_pfq, video, &|pfq, own| pfq.mean / own.mean)?,
-    ];
+    let gains = [mean_of("audio", audio_gain.iter().copied())?, mean_of("video", video_gain.iter().copied())?];
     let mut rows =
         vec![
             Row::new("audio: mean delay, H-WF2Q+ over H-FSC", Unit::Times, Expected::AtLeast(MUCH), gains[0]),
@@ -88,7 +83,7 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
                 "gain of audio over gain of video",
                 Unit::Times,
                 Expected::AtLeast(SIGNIFICANTLY),
-                paired(&over(audio_pfq, audio), &over(video_pfq, video), &|audio, video| audio / video)?,
+                mean_of("both", paired(&audio_gain, &video_gain, |audio, video| audio / video))?,
             ),
             Row::new(
                 "hfsc: longest delay of audio, 5 ms and a packet",
@@ -114,7 +109,7 @@ pub(super) fn fig11(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             format!("{session}: the same, H-WF2Q+ less H-FSC"),
             Unit::Part,
             Expected::AtLeast(0.05),
-            paired(pfq, own, &|pfq, own| pfq.rise() - own.rise())?,
+            mean_of("delays", paired(pfq, own, |pfq, own| pfq.rise() - own.rise()))?,
         ));
     }
     let mut table = Table::new(

@@ -4,6 +4,7 @@
 use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
+use crate::claims::laboratory::mean_of;
 use crate::claims::words::ABOUT;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
@@ -28,9 +29,8 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let delay = |run: &Record, class: &str| mean(&run.delays(class, 0.5, SECONDS));
     let rate = |run: &Record, class: &str| 8.0 * run.bytes(&[class], 0.5, SECONDS) / (SECONDS - 0.5);
     let ratio_of_delays = over(&curves, |run| delay(run, "cmu-data") / delay(run, "cmu-audio"))?;
-    let pairs: Vec<f64> =
-        curves.iter().zip(&lines).map(|(own, line)| delay(line, "cmu-audio") / delay(own, "cmu-audio")).collect();
-    let by_line = Estimate::from_values(&pairs).ok_or_else(|| ClaimError::other("no runs"))?;
+    let pairs = curves.iter().zip(&lines);
+    let by_line = mean_of("audio", pairs.map(|(own, line)| delay(line, "cmu-audio") / delay(own, "cmu-audio")))?;
     // One session beside a download, with each shape of the same rate.
     let shapes = [
         ("concave", "{ m1 = \"6.6mbit\", d = \"10ms\", m2 = \"2mbit\" }"),
@@ -103,8 +103,7 @@ pub(super) fn average(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
 
 /// Returns the mean of a quantity over runs in different phases.
 fn over(runs: &[Record], value: impl Fn(&Record) -> f64) -> Result<Estimate, ClaimError> {
-    let values: Vec<f64> = runs.iter().map(value).collect();
-    Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
+    mean_of("a phase", runs.iter().map(value))
 }
 
 const FIG10: &str = include_str!("../../../../../scenarios/hfsc-fig10.toml");

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use fairlink_sim::statistics::Estimate;
 
 use super::watch::{Record, largest, mean, record};
+use crate::claims::laboratory::mean_of;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 use fairlink_figures::axis::Axis;
 use fairlink_figures::figure::{Figure, Panel, Series, SeriesStyle};
@@ -104,8 +105,7 @@ fn play(lab: &Lab<'_>, scheduler: &str, offered: f64, seeds: u32) -> Result<Pair
 }
 
 fn estimate(of: &Pairs, value: &dyn Fn(&[Pitt; 2]) -> f64) -> Result<Estimate, ClaimError> {
-    let values: Vec<f64> = of.iter().map(value).collect();
-    Estimate::from_values(&values).ok_or_else(|| ClaimError::other("no runs"))
+    mean_of("U. Pitt", of.iter().map(value))
 }
 
 /// The longest delay of real-time packets with many streams.

@@ -96,7 +96,7 @@ fn starved(lab: &Lab<'_>, scheduler: &str, alone: f64) -> Result<f64, ClaimError
     Ok(starts.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max))
 }
 
-/// Tests for how long a session is punished for service that nobody else wanted.
+/// Measures how long a session is punished for service that no other session wanted.
 pub(super) fn starves(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let mut table = Table::new(
         "Longest time without a packet of session a, by the time for which it was alone before b came",

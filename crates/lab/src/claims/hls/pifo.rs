@@ -1,10 +1,10 @@
 //! A tree of PIFO queues beside H-PFQ (footnote 1 and Section IX): what is queued is not ordered again.
 
-use fairlink_sim::statistics::Estimate;
 use fairlink_sim::{Options, Run};
 
+use crate::claims::laboratory::mean_of;
 use crate::claims::words::VERY;
-use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
+use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Workload};
 
 const SCENARIO: &str = include_str!("../../../../../scenarios/hls/pifo.toml");
 /// The same with one length of packets and one weight.
@@ -42,10 +42,9 @@ pub(super) fn pifo(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         table.row([scheduler.to_owned(), format!("{:.0}", mean(&both[0])), format!("{:.0}", mean(&both[1]))]);
         found.push(both);
     }
-    let ratio = |at: usize| -> Result<Value, ClaimError> {
+    let ratio = |at: usize| {
         let pairs = found[0][at].iter().zip(&found[1][at]).map(|(pifo, hpfq)| pifo / hpfq);
-        let ratio = Estimate::from_values(&pairs.collect::<Vec<f64>>());
-        ratio.map(Value::from).ok_or_else(|| ClaimError::other("no runs"))
+        mean_of("fairness", pairs)
     };
     let rows = vec![
         Row::new(

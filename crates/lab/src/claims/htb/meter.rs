@@ -144,6 +144,8 @@ pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let names = ["1:2", "1:3", "eth1:1:2"];
     let (with, without) = (play(lab, &workload, "htb")?, play(lab, &greedy, "htb")?);
     let rates = |run: &Run| names.map(|name| rate(run, name, span));
+    let file = workload.read("htb")?;
+    let owners = file.pools.iter().filter(|pool| file.link.names.id(&pool.name).is_some()).count();
     let below = workload.text.replacen("pool = ", "# pool = ", 1).replacen(
         "name = \"1:2\"\n",
         "name = \"1:2\"\npool = \"slot 1\"\n",
@@ -187,7 +189,7 @@ pub(super) fn guard(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             Expected::Near(3.0, 0.1),
             mean(&without, |run| rates(run)[0] / rates(run)[1]),
         ),
-        Row::new("owners of a slot that are classes of a device, of one", Unit::Count, Expected::AtLeast(1.0), 0.0)
+        Row::new("owners of a slot that are classes of a device, of one", Unit::Count, Expected::AtLeast(1.0), owners as f64)
             .departing(0.0, 0.0, "The owner of a slot is no class of a device here but stands by itself, so that there are no ancestors at which a guard could be missing."),
         Row::new(
             "a slot of a class that is not the root of its device: refused",

@@ -2,10 +2,10 @@
 //! sources.
 
 use fairlink_core::Nanos;
-use fairlink_sim::statistics::Estimate;
 use fairlink_traffic::Source;
 
 use super::sources::{CELL, FRAMES, LINK, RHO, Sources, VIDEO, VIDEO_PACKET, Voice, data_rate};
+use crate::claims::laboratory::mean_of;
 use crate::claims::words::ABOUT;
 use crate::claims::{ClaimError, Expected, Finding, Lab, Row, Table, Unit, Value, Workload};
 
@@ -45,10 +45,6 @@ fn correlation(values: &[f64], lag: usize, about: f64) -> f64 {
     covariance / (values.iter().map(|value| (value - about).powi(2)).sum::<f64>() / values.len() as f64)
 }
 
-fn estimate(values: &[f64]) -> Result<Value, ClaimError> {
-    Estimate::from_values(values).map(Value::from).ok_or_else(|| ClaimError::other("no runs"))
-}
-
 /// Tests the correlation of frames.
 pub(super) fn dar1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
     let (runs, seconds) = lab.by_effort((8, 2_000.0), (20, 20_000.0));
@@ -71,8 +67,8 @@ pub(super) fn dar1(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
         rows.push(Row::new(
             format!("correlation of frames {lag} apart, less 0.98^{lag}"),
             Unit::Number,
-            Expected::Within(0.0, 0.1),
-            estimate(&values.iter().map(|value| value - expected).collect::<Vec<f64>>())?,
+            Expected::Within(0.0, 0.05),
+            mean_of("a lag", values.iter().map(|value| value - expected))?,
         ));
     }
     let note = format!(
@@ -116,7 +112,7 @@ pub(super) fn dependence(lab: &Lab<'_>) -> Result<Finding, ClaimError> {
             lab.go_on()?;
             Ok(hurst(&slots(workload, run, slot)?))
         });
-        estimate(&values.collect::<Result<Vec<f64>, ClaimError>>()?)
+        Ok(mean_of("H", values.collect::<Result<Vec<f64>, ClaimError>>()?)?.into())
     };
     let (dependent, independent) = (of(&pareto)?, of(&exponential)?);
     // k = 5/2 in the text's density is a tail index of 1.5; H = (3 - 1.5) / 2.

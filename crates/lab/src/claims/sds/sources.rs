@@ -187,7 +187,17 @@ impl Compared {
 
     /// Returns the first scheduler's value less the second's, seed by seed.
     pub(super) fn gain(&self, value: impl Fn(&Run) -> Option<f64> + Copy) -> Result<Estimate, ClaimError> {
-        Estimate::of_differences(&self.each(0, value), &self.each(1, value)).ok_or_else(nothing)
+        self.difference([0, 1], value)
+    }
+
+    /// The same of two of the schedulers.
+    pub(super) fn difference(
+        &self,
+        of: [usize; 2],
+        value: impl Fn(&Run) -> Option<f64> + Copy,
+    ) -> Result<Estimate, ClaimError> {
+        let [one, other] = of.map(|scheduler| self.each(scheduler, value));
+        Estimate::of_differences(&one, &other).ok_or_else(nothing)
     }
 
     /// Returns the second's mean over the first's.

@@ -1,4 +1,4 @@
-//! What disturbed a machine while it sent real packets, and the limits beyond which they are not judged.
+//! Disturbances of the machine while it sends real packets, and the limits beyond which these are not judged.
 //!
 //! The direct effects are measured: for how long a thread that was ready did not run, and which part of the link's time
 //! the gateway lost while packets were queued, for whatever cause, such as another program or the hypervisor. What other
